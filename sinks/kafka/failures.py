@@ -19,6 +19,7 @@ REFUSES_RECORD: Final = {
 """Codes of a record that the broker will never take, with what helps."""
 
 _UNANSWERED: Final = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
+_REPLACED: Final = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 _LOGIN: Final = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -70,6 +71,11 @@ def target_error(error: KafkaError, doing: str, cause: KafkaError | None = None)
     text = f"{doing}: {error.str()}"
     if code == KafkaError._SSL:
         return untrusted("a broker", error.str())
+    if code in _REPLACED:
+        return TargetUnavailable(
+            f"{doing}: another process has taken the shard over, or transaction_timeout has passed",
+            hint="if this repeats, two processes have the shard: end one of them, or the publisher that assigns it",
+        )
     if code in _LOGIN:
         return TargetRefused(
             text, hint="correct the user, mechanism or password_file of the sink", code="login-refused"

@@ -31,6 +31,8 @@ _LOOK_S: Final = 30.0
 _ABORT_S: Final = 1.0
 _SLICE_S: Final = 0.1
 _BATCH: Final = 1_000_000
+_SILENT: Final = logging.Logger("kafka", logging.CRITICAL + 1)  # noqa: LOG001 - no configuration of logs has it
+"""The client writes what is fatal to standard error, whatever its level. It is in the exception too."""
 
 
 class ShardProducer:
@@ -134,8 +136,10 @@ class ShardProducer:
         """A replay of older updates begins: what comes before the datamarker is no dead letter."""
         self._among_letters = False
 
-    def rest(self) -> None:
-        """End the open transaction, and use its producer no more. Does not raise."""
+    def rest(self) -> KafkaError | None:
+        """End the open transaction, and use its producer no more. Does not raise. Returns why nothing more could be
+        done with the producer; ``None``: not known.
+        """
         producer, looker, is_open = self._producer, self._looker, self._open
         self._producer, self._looker, self._open = None, None, False
         self._places.clear()
@@ -146,6 +150,8 @@ class ShardProducer:
                 producer.abort_transaction(max(_ABORT_S, self._left()))
             except KafkaException as error:  # the next producer ends it, or its timeout
                 log.debug("shard %s: abort: %s", self._shard, error)
+                return error.args[0] if error.args[0].fatal() else None
+        return None
 
     # --- inside a call ---
 
@@ -155,7 +161,7 @@ class ShardProducer:
         try:
             yield
         except BaseException as error:
-            self.rest()
+            fatal = self.rest()
             # The traceback keeps the producer, which would go on, and might fence the next one.
             traceback.clear_frames(error.__traceback__)
             # The client raises what is fatal from a poll, before or after it called back.
@@ -164,6 +170,8 @@ class ShardProducer:
             if isinstance(found, KafkaException):
                 raise target_error(found.args[0], what, self._connection.error) from None
             if isinstance(error, SystemError):  # its own error was lost in the client
+                if fatal is not None:
+                    raise target_error(fatal, what) from None
                 raise TargetUnavailable(f"{what}: the client failed; another one is made") from error
             raise
 
@@ -192,6 +200,7 @@ class ShardProducer:
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,
                 "error_cb": self._connection,
+                "logger": _SILENT,
             }
         )
         self._until_done(self._producer.init_transactions)

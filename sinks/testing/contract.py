@@ -148,6 +148,15 @@ class RecordSinkContract(SinkContract):
         story.commit(inserted(3, text="c"))
         story.check()
 
+    def test_two_sinks_of_a_store_are_no_repetition_of_each_other(
+        self, wormhole_kit: Kit, harness: RecordHarness
+    ) -> None:
+        one, other = (Story(wormhole_kit, harness, application=name) for name in ("one", "other"))
+        for story in (one, other, other, one):
+            story.commit(inserted(1, text="a"))
+            assert story.flow.datamarker == story.flow.end
+        assert sorted(harness.ids()) == ["test:1:0", "test:1:0", "test:2:0", "test:2:0"]
+
     def test_a_move_back_repeats_the_records(self, wormhole_kit: Kit, harness: SinkHarness) -> None:
         story = Story(wormhole_kit, harness)
         for key in range(1, 4):

@@ -66,13 +66,27 @@ def existing(rows: Mapping[int, Row], table: str = ORDERS) -> list[Change]:
 
 
 class Story:
-    """One shard of a log, and one sink that receives it. ``parks``: whether the application parks what is refused."""
+    """One shard of a log, and one sink that receives it as ``application``. ``parks``: whether the application parks
+    what is refused.
+    """
 
-    def __init__(self, kit: Kit, harness: SinkHarness, *, shard: str = "shop", parks: bool = False) -> None:
+    def __init__(
+        self,
+        kit: Kit,
+        harness: SinkHarness,
+        *,
+        shard: str = "shop",
+        parks: bool = False,
+        application: str = "test",
+    ) -> None:
         self.harness = harness
         self.sink = harness.open()
         self.flow: KitFlow = kit.attach(
-            self.sink.subscriber, shard=shard, on_failure="park" if parks else "halt", retry=_RETRY
+            self.sink.subscriber,
+            shard=shard,
+            on_failure="park" if parks else "halt",
+            application=application,
+            retry=_RETRY,
         )
         self.ids: list[str] = []
         self.rows: dict[str, dict[int, Row]] = {table: {} for table in TABLES}

@@ -63,13 +63,15 @@ class Kit:
         shard: str = "shop",
         on_failure: Literal["halt", "park"] = "halt",
         dead_letters: int = 1000,
+        application: str = "test",
         **options: Unpack[SubscriberOptions],
     ) -> KitFlow:
-        """Assign ``shard`` to ``subscriber`` from an empty log. ``options`` as for ``subscriber_sdk.run``.
+        """Assign ``shard`` to ``subscriber`` from an empty log, as the publisher of ``application`` does. ``options``
+        as for ``subscriber_sdk.run``.
 
         ``on_failure``: as in the application's configuration; ``dead_letters``: how many updates may be parked.
         """
-        given: dict[str, object] = {"application": "test", "id": "test", "listen": "127.0.0.1:1", **options}
+        given: dict[str, object] = {"application": application, "id": "test", "listen": "127.0.0.1:1", **options}
         letters = KitLetters(dead_letters)
         flow = KitFlow(self, subscriber, shard, read_options(given, environ={}), letters, parks=on_failure == "park")
         self._flows.append(flow)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -191,6 +192,44 @@ def test_a_commit_of_which_the_flow_was_not_informed_is_not_repeated(
     flow.commit(row(1))
     flow.commit(row(2))
     assert late
+    assert topics.ids() == ["test:1:0", "test:2:0"]
+
+
+def test_two_sinks_of_one_topic_continue_where_each_of_them_was(wormhole_kit: Kit, topics: Topics) -> None:
+    topics.make("orders", 1)
+    one, other = (
+        wormhole_kit.attach(topics.sink().subscriber, application=name, retry=RETRY) for name in ("one", "other")
+    )
+    one.commit(row(1))
+    other.commit(row(2))
+    other.commit(row(3))
+    one.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
+    other.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
+    one.commit(row(4))
+    assert [record.key for record in topics.records()] == [b"[1]", b"[2]", b"[3]", b"[4]"]
+    assert topics.ids() == ["test:1:0", "test:1:0", "test:2:0", "test:2:0"]
+
+
+def test_a_replaced_process_reports_that_although_the_client_loses_the_reason(
+    wormhole_kit: Kit, topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics.make("orders", 1)
+    flow = topics.attached(wormhole_kit)
+    flow.commit(row(1))
+    replaced = flow.hand_over(topics.sink().subscriber)
+    flow.commit(row(2))
+    flush = ShardProducer._flush
+
+    def loses(producer: ShardProducer, records: Any) -> None:
+        try:
+            flush(producer, records)
+        except KafkaException:
+            raise SystemError from None
+
+    monkeypatch.setattr(ShardProducer, "_flush", loses)
+    replaced.commit(row(2))
+    assert replaced.fenced
+    assert sum("another process has taken the shard over" in record.getMessage() for record in caplog.records) == 1
     assert topics.ids() == ["test:1:0", "test:2:0"]
 
 
@@ -409,7 +448,7 @@ TRANSACTIONS = 160
 class Process:
     """The sink as a process, and the publisher that connects to it."""
 
-    def __init__(self, folder: Path, topics: Topics) -> None:
+    def __init__(self, folder: Path, topics: Topics, name: str = "lines") -> None:
         self.listen = f"127.0.0.1:{free_port()}"
         lines = {
             "url": f"kafka://{topics.server.bootstrap}",
@@ -417,7 +456,7 @@ class Process:
             "marker_topic": topics.markers,
         }
         settings = "\n".join(f'{name} = "{value}"' for name, value in lines.items())
-        self.config = sink_config(folder, "lines", self.listen, settings)
+        self.config = sink_config(folder, name, self.listen, settings)
         self.epoch = 0
         self.acknowledged = marker_at(0)
 
@@ -470,6 +509,86 @@ async def test_a_transaction_that_the_database_rolls_back_is_published_nowhere(
         )
         await publisher.next("ack")
     assert await asyncio.to_thread(topics.ids) == ["test:2:0"]
+
+
+def one_row(number: int, epoch: int = 1, *, batch: int | None = None) -> Any:
+    """A batch of the flow ``epoch`` with the transaction ``number``, which has one row."""
+    body = body_of([row(number)], number=number)
+    return frames.batch(epoch, epoch, number if batch is None else batch, body)
+
+
+async def test_two_sinks_of_one_topic_have_open_transactions_at_a_time(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    topics = await asyncio.to_thread(Topics, kafka_server)
+    topic = await asyncio.to_thread(topics.make, "orders", 1)
+    folder = tmp_path / "other"
+    folder.mkdir()
+    one, other = Process(tmp_path, topics, "one"), Process(folder, topics, "other")
+    async with (
+        running_sink(one.config),
+        running_sink(other.config),
+        dialled(one.listen, wait=True) as first,
+        dialled(other.listen, wait=True) as second,
+    ):
+        await first.open("one")
+        await first.send(frames.schema(row(0).schema), one_row(1))
+        await eventually(lambda: kafka_server.records(topic, "read_uncommitted"), "the record of the first")
+        await second.open("other")
+        await second.commit(1, row(2))
+        await second.next("ack")
+        await first.send(frames.datamarker(1, 1, marker_at(1)))
+        await first.next("ack")
+    records = await asyncio.to_thread(topics.records)
+    assert [record.key for record in records] == [b"[1]", b"[2]"]
+
+
+async def test_a_second_process_replaces_the_first_and_nothing_is_missing_or_twice(
+    tmp_path: Path, kafka_server: KafkaServer
+) -> None:
+    """It has a copy of the configuration, with another port, and its publisher a copy of the state."""
+    topics = await asyncio.to_thread(Topics, kafka_server)
+    topic = await asyncio.to_thread(topics.make, "orders", 1)
+    folder, log = tmp_path / "copy", tmp_path / "log"
+    folder.mkdir()
+    older, newer = Process(tmp_path, topics), Process(folder, topics)
+
+    async def opened(records: int) -> None:
+        found = partial(kafka_server.records, topic, "read_uncommitted")
+        await eventually(lambda: len(found()) == records, "an open transaction")
+
+    async with running_sink(older.config, log=log), dialled(older.listen, wait=True) as first:
+        await first.open("lines")
+        await first.send(frames.schema(row(0).schema), one_row(1))
+        await opened(1)
+        async with running_sink(newer.config), dialled(newer.listen, wait=True) as second:
+            await second.send(frames.hello("lines", "one", heartbeat_ms=5000))
+            await second.next("welcome")
+            await first.send(frames.datamarker(1, 1, marker_at(1)))  # the second one is assigned nothing
+            await first.next("ack")
+            await first.send(one_row(2))
+            await opened(2)
+            await second.send(frames.assign(1, 1, "lines", "s", marker_at(0)))
+            assert marker_from_message((await second.next("accepted")).accepted.have) == marker_at(1)
+            await second.send(frames.schema(row(0).schema), one_row(2, batch=1), frames.datamarker(1, 1, marker_at(2)))
+            await second.next("ack")
+            await first.send(frames.datamarker(1, 1, marker_at(2)))
+            replaced = (await first.next("failed")).failed
+            assert replaced.reason == replaced.RESEND
+            assert "another process has taken the shard over" in replaced.message
+            await first.send(frames.assign(2, 2, "lines", "s", marker_at(1), acknowledged=True))
+            assert marker_from_message((await first.next("accepted")).accepted.have) == marker_at(2)
+            await first.send(one_row(3, 2, batch=1), frames.datamarker(2, 2, marker_at(3)))
+            await first.next("ack")
+            await second.send(one_row(3, batch=2), frames.datamarker(1, 1, marker_at(3)))
+            await second.next("failed")
+            await second.send(frames.assign(2, 1, "lines", "s", marker_at(2), acknowledged=True))
+            stale = (await second.next("failed")).failed
+            assert (stale.reason, stale.held_epoch) == (stale.STALE_EPOCH, 2)
+    assert await asyncio.to_thread(topics.ids) == ["test:1:0", "test:2:0", "test:3:0"]
+    written = [json.loads(line) for line in log.read_text().splitlines()]
+    (problem,) = (line["message"] for line in written if line["level"] != "info")
+    assert "[target-unavailable]. Next: if this repeats, two processes have the shard" in problem
 
 
 async def test_nothing_is_missing_or_twice_after_processes_were_killed(

@@ -30,10 +30,13 @@ from sinks.nats.kind import KIND
 from sinks.nats.settings import NatsSettings
 from sinks.port import Sink
 from subscriber_sdk import HandlerFailed, RetryPolicy
-from subscriber_sdk.testing import Change, Kit, KitFlow, kit, update
+from subscriber_sdk.testing import Change, Kit, KitFlow, body_of, frames, kit, marker_at, update
 from tests.support.certificates import Authority
+from tests.support.dialled import Dialler, dialled
 from tests.support.eventually import patience
 from tests.support.nats_server import NatsServer, stored
+from tests.support.ports import free_port
+from tests.support.sink_process import running_sink, sink_config
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
 
@@ -118,6 +121,61 @@ def test_a_repetition_within_the_window_is_dropped(
     flow.commit(row(1))
     ids = [f"test:{number}:{index}" for number in range(1, 6) for index in range(number)]
     assert found(nats_server, stream) == [*ids, "test:6:0"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_two_sinks_of_one_stream_are_no_duplicates_of_each_other(
+    nats_server: NatsServer, wormhole_kit: Kit, opened: Opened, stream: str, atomic: bool
+) -> None:
+    nats_server.make_stream(name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    one, other = (
+        wormhole_kit.attach(opened(nats_server.url, stream).subscriber, application=name) for name in ("one", "other")
+    )
+    one.commit(row(1), row(2))
+    other.commit(row(3), row(4))
+    for flow in (one, other):
+        flow.crash_and_redeliver(1, subscriber=opened(nats_server.url, stream).subscriber)
+    one.commit(row(5))
+    documents = [json.loads(message.data or b"") for message in asyncio.run(stored(nats_server, stream))]
+    assert [document["key"] for document in documents] == [[1], [2], [3], [4], [5]]
+    assert [document["id"] for document in documents] == [*("test:1:0", "test:1:1") * 2, "test:2:0"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_two_processes_of_one_sink_store_each_record_once(
+    nats_server: NatsServer, tmp_path: Path, stream: str, atomic: bool
+) -> None:
+    """The second one has a copy of the configuration, with another port, and its publisher has read nothing yet."""
+    transactions = 100
+    await asyncio.to_thread(nats_server.make_stream, name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    folder, listens = tmp_path / "copy", [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    folder.mkdir()
+    lines = f'url = "{nats_server.url}"\nstream = "{stream}"'
+    configs = [sink_config(at, "lines", listen, lines) for at, listen in zip((tmp_path, folder), listens, strict=True)]
+
+    async def push(publisher: Dialler, first: int, last: int) -> None:
+        for number in range(first, last + 1):
+            body = body_of([row(number % 7), row(number % 5)], number=number)
+            await publisher.send(
+                frames.schema(row(0).schema),
+                frames.batch(1, 1, number, body),
+                frames.datamarker(1, 1, marker_at(number)),
+            )
+        while int((await publisher.next("ack")).ack.marker.delivered) < last:
+            pass
+
+    async with (
+        running_sink(configs[0]),
+        running_sink(configs[1]),
+        dialled(listens[0], wait=True) as older,
+        dialled(listens[1], wait=True) as newer,
+    ):
+        await older.open("lines", heartbeat_ms=60_000)
+        await newer.open("lines", heartbeat_ms=60_000)
+        await push(older, 1, transactions // 2)  # the newer one is assigned, and sent nothing
+        await asyncio.gather(push(older, transactions // 2 + 1, transactions), push(newer, 1, transactions))
+    held = [json.loads(message.data or b"")["id"] for message in await stored(nats_server, stream)]
+    assert held == [f"test:{number}:{index}" for number in range(1, transactions + 1) for index in (0, 1)]
 
 
 @pytest.mark.parametrize("atomic", [True, False])

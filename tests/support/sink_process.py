@@ -38,10 +38,13 @@ def sink_config(folder: Path, name: str, listen: str, settings: str) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def running_sink(config: Path, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The sink of the file. It is killed at the end."""
+async def running_sink(
+    config: Path, *options: str, log: Path | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The sink of the file. It is killed at the end. ``log``: gets what it writes to standard error."""
     command = (sys.executable, "-m", "wormholectl", "sink", "run", "-c", os.fspath(config), *options)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    with contextlib.nullcontext() if log is None else log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=stderr)
     try:
         yield process
     finally:

@@ -125,6 +125,15 @@ def test_only_what_an_operator_can_change_is_refused(code: int, kind: type[Excep
     assert (type(late), late.code) == (kind, name)
 
 
+@pytest.mark.parametrize("code", [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH])
+def test_a_process_that_was_replaced_reports_it(code: int) -> None:
+    error = target_error(KafkaError(code), "it")
+    assert (error.message, error.hint is not None) == (
+        "it: another process has taken the shard over, or transaction_timeout has passed",
+        True,
+    )
+
+
 @pytest.mark.parametrize(("lost", "code"), [(True, "target-unavailable"), (False, "login-refused")])
 def test_an_error_that_the_client_loses_is_waited_for(monkeypatch: pytest.MonkeyPatch, lost: bool, code: str) -> None:
     """It raises SystemError where its poll raised an error that it cannot return, with or without that one."""
