@@ -295,9 +295,10 @@ class LogSourceContract:
     def test_the_status_has_both_ends(self, harness: Harness) -> None:
         _put(harness, 0, 3)
         read_log(harness.source, harness.source.earliest())
+        before = harness.source.latest().order
         status = harness.source.status()
         assert status.oldest <= harness.source.earliest().order
-        assert status.end == harness.source.latest().order
+        assert before <= status.end <= harness.source.latest().order  # a server writes its log by itself too
         assert not status.problems
         assert list(status.files) == sorted(status.files)
         number, size = status.files[-1]
