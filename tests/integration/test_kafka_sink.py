@@ -461,8 +461,8 @@ class Process:
         self.epoch = 0
         self.acknowledged = marker_at(0)
 
-    async def push(self, publisher: Dialler) -> None:
-        """Push what follows the place that the sink returns, and wait until all is acknowledged."""
+    async def push(self, publisher: Dialler, last: int) -> None:
+        """Push what follows the place that the sink returns until ``last``, and wait until all is acknowledged."""
         self.epoch += 1
         done = int(self.acknowledged.delivered)
         await publisher.send(
@@ -470,16 +470,17 @@ class Process:
             frames.assign(1, self.epoch, "lines", "db1", self.acknowledged, acknowledged=done > 0),
         )
         accepted = (await publisher.next("accepted")).accepted
-        begin = marker_from_message(accepted.have) if accepted.HasField("have") else self.acknowledged
+        if accepted.HasField("have"):
+            self.acknowledged = marker_from_message(accepted.have)
         await publisher.send(frames.schema(row(0).schema))
-        first = int(begin.delivered) + 1
-        for number in range(first, TRANSACTIONS + 1):
+        first = int(self.acknowledged.delivered) + 1
+        for number in range(first, last + 1):
             body = body_of([row(number % 7, str(number)), row(number % 5, str(number))], number=number)
             await publisher.send(
                 frames.batch(1, self.epoch, number - first + 1, body),
                 frames.datamarker(1, self.epoch, marker_at(number)),
             )
-            while int(self.acknowledged.delivered) < (number if number == TRANSACTIONS else number - AHEAD):
+            while int(self.acknowledged.delivered) < (number if number == last else number - AHEAD):
                 self.acknowledged = marker_from_message((await publisher.next("ack")).ack.marker)
 
 
@@ -601,12 +602,13 @@ async def test_nothing_is_missing_or_twice_after_processes_were_killed(
     kills = 0
     while int(sink.acknowledged.delivered) < TRANSACTIONS:
         async with running_sink(sink.config) as process, dialled(sink.listen, wait=True) as publisher:
-            pushing = asyncio.create_task(sink.push(publisher))
             goal = int(sink.acknowledged.delivered) + chance.randrange(10, 40)
+            pushing = asyncio.create_task(sink.push(publisher, min(goal + AHEAD, TRANSACTIONS)))
             while not pushing.done() and int(sink.acknowledged.delivered) < goal:  # noqa: ASYNC110 - at any moment
                 await asyncio.sleep(chance.uniform(0, 0.02))
             if pushing.done():
                 await pushing
+            if int(sink.acknowledged.delivered) == TRANSACTIONS:
                 break
             kills += 1
             process.kill()
