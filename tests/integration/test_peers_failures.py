@@ -268,7 +268,8 @@ async def test_sequin_2149_an_enum_in_the_key(server: DatabaseServer) -> None:
     ("statement", "changes_rows"),
     [
         ("ALTER TABLE peers.rows_ ADD COLUMN w VARCHAR(40) DEFAULT 'new' AFTER id", True),
-        ("ALTER TABLE peers.rows_ ADD COLUMN w VARCHAR(40), DROP COLUMN v", False),
+        ("ALTER TABLE peers.rows_ ADD COLUMN w VARCHAR(40)", False),
+        ("ALTER TABLE peers.rows_ DROP COLUMN v", True),  # no key of the table was read in the log yet
         ("ALTER TABLE peers.rows_ MODIFY COLUMN v VARCHAR(40) FIRST", True),
         ("ALTER TABLE peers.rows_ MODIFY COLUMN v VARBINARY(40)", True),
     ],

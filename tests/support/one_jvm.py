@@ -3,8 +3,9 @@
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
 load its classes, costs as much as the tests that use it, and a gigabyte besides. Files that use a shared MySQL or
 MariaDB run together too: MySQL takes a second of a core to start. The contracts take as long as the other such files,
-so they are apart. A test of the system or of the simulation shares nothing with others and runs wherever there is room.
-What takes longest comes first, so that no process is left with a long test while the others are through.
+so they are apart, and the files of `make extended` are too many for one process. A test of the system or of the
+simulation shares nothing with others and runs wherever there is room. What takes longest comes first, so that no
+process is left with a long test while the others are through.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from scripts.prepare import ROOT
+from tests.support.extended import EXTENDED
 
 if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
@@ -42,7 +44,7 @@ def _shared(file: str) -> str:
     text = path.read_text() if path.exists() else ""
     if "spark: SparkSession" in text:
         return _SPARK
-    if _USES_MYSQL.search(text) and not file.startswith(_ALONE):
+    if _USES_MYSQL.search(text) and not file.startswith(_ALONE) and file not in EXTENDED:
         return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
     alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in text
     return "" if alone else file
