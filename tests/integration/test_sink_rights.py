@@ -31,9 +31,11 @@ def account(server: DatabaseServer, rights: str) -> Iterator[tuple[str, str]]:
     server.sql(f"CREATE DATABASE {name}")
     server.sql(f"CREATE USER {user}@'%' IDENTIFIED BY 'open-sesame'")
     server.sql(f"GRANT {rights} ON {name}.* TO {user}@'%'")
-    yield name, user
-    server.sql(f"DROP USER {user}@'%'")
-    server.sql(f"DROP DATABASE {name}")
+    try:
+        yield name, user
+    finally:
+        server.sql(f"DROP USER {user}@'%'")
+        server.sql(f"DROP DATABASE {name}")
 
 
 def mirrored(kit: Kit, server: DatabaseServer, rights: str, folder: Path) -> int:
