@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wormhole.admin import admin_service
 from wormhole.admin.admin_service import publisher_name
 from wormhole.model.errors import UsageError, WormholeError
 from wormhole.model.units import parse_rate
-from wormhole.wire.backfills import refused_tables
-from wormholectl.backfill.flows import tables_of, wait_until_ended
+from wormhole.wire.backfills import has_ended, refused_tables
+from wormholectl.backfill.flows import backfills_of, tables_of, wait_until_ended
 from wormholectl.exit_codes import BROKEN
 from wormholectl.shared.confirm import confirm
 from wormholectl.shared.options import Where, parsed
@@ -27,7 +27,19 @@ from wormholectl.show.printer import counted
 if TYPE_CHECKING:
     from wormhole.admin import Admin, Change
 
-__all__ = ["after_of", "before_and_after", "change_each", "names_of", "notes_of", "rate_of", "start_each", "watch"]
+__all__ = [
+    "after_of",
+    "await_first_rows",
+    "before_and_after",
+    "change_each",
+    "names_of",
+    "notes_of",
+    "rate_of",
+    "start_each",
+    "watch",
+]
+
+_START: Final = "start"  # who began a backfill: the application's `start = "existing"`
 
 
 def start_each(
@@ -127,6 +139,19 @@ def watch(where: Where, application: str, as_json: bool, flows: Collection[str] 
     progress.close()
     show_backfills(ended, (), as_json)
     return 0 if all(one.status is not None and is_complete(one.status) for one in ended) else BROKEN
+
+
+def await_first_rows(where: Where, application: str, flows: Collection[str], as_json: bool) -> None:
+    """Wait until ``flows`` have the existing rows with which the application begins: no comparison begins before."""
+    first = [
+        one.flow
+        for one in backfills_of(admin_service.ask(where), application)
+        if one.flow in flows and one.status is not None and one.status.who == _START and not has_ended(one.status)
+    ]
+    if first:
+        progress = ProgressLine(application, as_json=as_json)
+        wait_until_ended(lambda: admin_service.ask(where), application, progress.show, flows=first)
+        progress.close()
 
 
 def names_of(tables: Sequence[str] | None) -> tuple[str, ...]:

@@ -79,15 +79,18 @@ def verify(
 ) -> None:
     """Compare the rows that an application holds with those of its tables, while changes go on."""
     from wormhole.admin import Admin, admin_service
-    from wormholectl.backfill.changes import names_of, rate_of, start_each
+    from wormholectl.backfill.changes import await_first_rows, names_of, rate_of, start_each
     from wormholectl.backfill.flows import flows_named
 
     application = which.partition("/")[0]
+    flows = flows_named(admin_service.ask(where), which)
+    if not background:
+        await_first_rows(where, application, flows, as_json)
     question = f"Compare the rows of {which}{', and repair those that differ' if repair else ''}?"
     begun = start_each(
         Admin(where),
         "verify",
-        flows_named(admin_service.ask(where), which),
+        flows,
         names_of(tables),
         {"repair": repair, "rate": rate_of(rate)},
         question=question,

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.support.cli_schema import check
 from tests.support.command_line import run
 from tests.support.fake_admin import FakeAdmin
+from wormhole.host.clock import Clock
 from wormhole.model.errors import Fatal
 from wormhole.wire.v1 import admin_pb2, push_pb2
+from wormholectl.backfill import changes
+from wormholectl.backfill.flows import wait_until_ended
 
 AT = ("-p", "h:7")
 
@@ -69,6 +74,20 @@ class TestVerify:
         asked = last.backfill_start
         assert (last.flow, list(asked.tables), asked.rate, asked.verify) == ("cache/db1", ["shop.users"], 1 << 20, mode)
         assert "`wormholectl backfill show cache` has the result" in out
+
+    def test_the_rows_with_which_the_application_begins_come_first(
+        self, admin: FakeAdmin, flow: admin_pb2.FlowStatus, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flow.backfill.CopyFrom(admin_pb2.BackfillStatus(generation=1, state="running", who="start"))
+
+        def pause(_: float) -> None:
+            assert not admin.requests, "the publisher refuses it meanwhile"
+            flow.backfill.CopyFrom(ended(verified()))
+
+        waits = partial(wait_until_ended, clock=Clock(pause=pause))
+        monkeypatch.setattr(changes, "wait_until_ended", waits)
+        assert run("verify", "cache", "--yes", *AT)[0] == 0
+        assert flow.backfill.generation == 4
 
     def test_equal(self, admin: FakeAdmin, flow: admin_pb2.FlowStatus) -> None:
         flow.backfill.CopyFrom(ended(verified(), verified(table="shop.items", compared=2)))
