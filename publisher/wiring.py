@@ -33,6 +33,7 @@ from publisher.flows.row_scans import RowScans
 from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.tailed_log import TailedLog
 from publisher.flows.this_process import ThisProcess
+from publisher.operate.attach_reports import AttachReports
 from publisher.operate.backfill_changes import BackfillChanges
 from publisher.operate.backfill_status import BackfillReports
 from publisher.operate.control import Control
@@ -192,9 +193,11 @@ def operated(publisher: Publisher) -> Operated:
         letter_changes,
     )
     readiness = ReadinessCheck(served, ownership, applications, log, records, clock)
-    measured = (publisher.pace, ownership, applications, records, assigner, log, publisher.scans)
+    attach = AttachReports(publisher.listener)
+    described = (log, ownership, applications, assigner, attach)
+    measured = (publisher.pace, ownership, applications, records, assigner, log, publisher.scans, attach)
     return Operated(
-        reports=StatusReports(served, process, coordinator, (log, ownership, applications, assigner), reports, clock),
+        reports=StatusReports(served, process, coordinator, described, reports, clock),
         flow_reports=reports,
         metrics=Metrics(served, process, coordinator, readiness, measured, reports, clock),
         readiness=readiness,

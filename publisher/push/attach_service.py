@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,7 @@ from wormhole.host.listening import add_port
 from wormhole.host.socket_table import connection_uid
 from wormhole.host.tls import check_listen
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
+from wormhole.model.problem import NO_PROBLEM
 from wormhole.push.attaching import SERVICE, Attaching
 from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.bounds import MOST_MESSAGE_BYTES
@@ -54,7 +56,7 @@ class AttachService:
 
     ``application``: the configuration of an application that this publisher serves; ``None``: it serves none of that
     name. ``listen``: where it should listen; ``address``: where it does, empty: nowhere. ``insecure``: without TLS,
-    processes of other users and hosts are admitted too.
+    processes of other users and hosts are admitted too. ``refused``: the attempts that were not admitted, by code.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class AttachService:
         self.listen = listen
         self.insecure = insecure
         self.address = ""
+        self.refused: Counter[str] = Counter()
         self._application = application
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -86,6 +89,7 @@ class AttachService:
             line = AttachedLine(requests, context.write, unquote(context.peer()), self.trust, certificate)
             await self.attached.attach(who, line)
         except WormholeError as error:
+            self.refused[error.code] += 1
             refused = grpc.StatusCode.INVALID_ARGUMENT
             if not isinstance(error, ProtocolError):
                 refused = grpc.StatusCode.PERMISSION_DENIED
@@ -136,38 +140,39 @@ class AttachService:
 
 
 class AttachListener:
-    """Listens from the time when the first application wants it."""
+    """Listens from the time when the first application wants it. ``problem``: why it does not listen since then."""
 
     def __init__(self, service: AttachService, clock: Clock) -> None:
-        self._service = service
+        self.service = service
+        self.problem = NO_PROBLEM
         self._clock = clock
 
     @property
     def address(self) -> str:
         """Where it listens; empty: it does not."""
-        return self._service.address
+        return self.service.address
 
     async def run(self) -> None:
         """Listen until cancelled. An address that cannot be taken is tried again, because other flows are served
         meanwhile.
         """
-        await self._service.attached.wanted.wait()
-        problem = ""
+        await self.service.attached.wanted.wait()
         while True:
             try:
                 async with self._listening():
-                    _log.info("subscribers may dial %s", self._service.address)
+                    self.problem = NO_PROBLEM
+                    _log.info("subscribers may dial %s", self.service.address)
                     await asyncio.Event().wait()
             except WormholeError as error:
-                if problem != str(error):
-                    problem = str(error)
+                if self.problem != error.problem:
+                    self.problem = error.problem
                     _log.error("subscribers cannot dial this publisher, it is tried again: %s", error)
                 await self._clock.sleep(_AGAIN_S)
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
         """Raises :class:`~wormhole.model.errors.ConfigError`."""
-        service = self._service
+        service = self.service
         check_listen(service.listen, service.trust, service.insecure, setting=_SETTING)
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_STREAMS)
         handler: Any = grpc.stream_stream_rpc_method_handler(service.attach)

@@ -30,7 +30,7 @@ _AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log a
 
 class AttachedLine:
     """A :class:`~wormhole.push.line.Line` that the subscriber dialled; also its stream. ``peer``: where it comes
-    from."""
+    from. ``welcomed``: its welcome arrived."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class AttachedLine:
     ) -> None:
         self.certificate = certificate
         self.peer = peer
+        self.welcomed = False
         self._requests = requests
         self._write = write
         self._trust = trust
@@ -63,6 +64,7 @@ class AttachedLine:
 
     async def check_peer(self) -> None:
         """It was checked before it was attached."""
+        self.welcomed = True
 
     async def until_refused(self) -> None:
         """See :class:`~wormhole.push.line.Line`."""
@@ -102,12 +104,13 @@ class AttachedSubscribers:
 
     ``gone_after``: seconds after which no handler of a subscriber can run that lost its connection. ``changed``: called
     with the name of an application when its attached subscribers changed. ``wanted``: set once an application has
-    subscribers that dial.
+    subscribers that dial. ``unfinished``: the connections that ended before the welcome.
     """
 
     def __init__(self, gone_after: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.changed: Callable[[str], None] = lambda application: None
         self.wanted = asyncio.Event()
+        self.unfinished = 0
         self._gone_after = gone_after
         self._clock = clock
         self._known: dict[tuple[str, str], _Attached] = {}
@@ -117,6 +120,11 @@ class AttachedSubscribers:
         """The subscribers of the application that are connected, by id."""
         found = [one.info for one in self._known.values() if one.info.application == application and one.line]
         return tuple(sorted(found, key=lambda info: info.id))
+
+    @property
+    def connected(self) -> int:
+        """The number of subscribers that are connected."""
+        return sum(one.line is not None for one in self._known.values())
 
     async def attach(self, who: Attaching, line: AttachedLine) -> None:
         """The subscriber dialled. Returns when its line is closed.
@@ -135,6 +143,7 @@ class AttachedSubscribers:
         try:
             await line.over()
         finally:
+            self.unfinished += not line.welcomed
             await line.close()
             if known.line is line:
                 known.line, known.lost_at = None, self._clock.monotonic()

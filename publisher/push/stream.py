@@ -363,6 +363,7 @@ class SubscriberStream:
             flows=len(self.flows),
             cause=str(self.problem),
             problem=problem_to_message(self.problem),
+            connected_s=self._clock.monotonic() - self._connection.welcomed_at if self.connected else 0.0,
         )
 
     def samples(self) -> Iterator[tuple[Metric, float, str, str] | tuple[Metric, float, str, str, str]]:

@@ -15,7 +15,7 @@ from tests.support.command_line import run
 from tests.support.contenders import contending, is_there
 from tests.support.eventually import until
 from tests.support.fake_admin import FakeAdmin
-from tests.support.publisher_status import relay, status
+from tests.support.publisher_status import attach, relay, status
 from tests.unit.wormholectl.tail.test_tail import BYTES, update
 from wormhole.admin.admin_service import Answer
 from wormhole.coordination.port import LogGroup
@@ -101,6 +101,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     full.flows[0].handler.CopyFrom(admin_pb2.HandlerReport(updates=1, slowest_table="users", slowest_s=0.2))
     full.flows[1].paused = "ann@ops"
     full.relay.CopyFrom(relay())
+    full.attach.CopyFrom(attach())
     bare = admin_pb2.PublisherStatus(dataset="shop", copy="main", log="db2", coordination="lost", stuck_s=9)
     bare.standby.CopyFrom(admin_pb2.Problem(text="stands by: main@alpha owns the log"))
     full.term, full.candidate = 3, "main@alpha"

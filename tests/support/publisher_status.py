@@ -62,7 +62,9 @@ def status(log: str) -> admin_pb2.PublisherStatus:
             admin_pb2.CaravanEvent(at_s=2, caravan=2, what="ends at 1/2/9: merged into caravan 1"),
         ],
         subscribers=[
-            admin_pb2.SubscriberStatus(application="cache", subscriber="c1", address="h:1", state="connected", flows=1)
+            admin_pb2.SubscriberStatus(
+                application="cache", subscriber="c1", address="h:1", state="connected", connected_s=65, flows=1
+            )
         ],
     )
 
@@ -89,3 +91,9 @@ def relay(**changes: Any) -> admin_pb2.RelayStatus:
         "unsynced_bytes": 4096,
     }
     return admin_pb2.RelayStatus(**usual | changes)
+
+
+def attach() -> admin_pb2.AttachStatus:
+    """The listener of that publisher for subscribers that dial."""
+    refused = admin_pb2.RefusedAttempts(code="not-permitted", attempts=2)
+    return admin_pb2.AttachStatus(address="db1:7490", attached=3, refused=[refused], unfinished=4)

@@ -329,6 +329,12 @@ PUSH_CHARGED = _push(
     _C,
     "Processor seconds that the subscriber was charged for what it sent. It is not read while it owes some.",
 )
+ATTACH_LISTENS = _publisher("attach_listens", _G, "1 while subscribers can dial the publisher (`attach_listen`).")
+ATTACH_CONNECTED = _publisher("attach_connected", _G, "Subscribers that dialled and are connected.")
+ATTACH_REFUSED = _publisher("attach_refused_total", _C, "Attempts to attach that were refused, by code.", "code")
+ATTACH_UNFINISHED = _publisher(
+    "attach_unfinished_total", _C, "Attempts to attach that were admitted and ended before the welcome."
+)
 PARKING_BYTES = _publisher("parking_bytes", _G, "Memory for updates that are being parked and are not stored yet.")
 PARKING_MOST = _publisher(
     "parking_most_bytes", _G, ("Limit of that memory; the subscriber that holds the most loses its stream.")

@@ -13,7 +13,7 @@ from wormholectl.show.columns import ShownColumn, ShownTable, given
 from wormholectl.show.flows import lag_text
 from wormholectl.show.lists import PUBLISHER, Listing, rate
 from wormholectl.show.places import Status, native_place, place_text, shown_place
-from wormholectl.show.printer import size, utc
+from wormholectl.show.printer import size, span, utc
 from wormholectl.show.relays import relay_line
 
 __all__ = ["CARAVANS", "PUBLISHERS", "SHARDS", "SUBSCRIBERS"]
@@ -45,6 +45,17 @@ def _caravan_notes(status: Status) -> Iterable[str]:
         yield f"{datetime.fromtimestamp(event.at_s).astimezone():%H:%M:%S}  caravan {event.caravan}: {event.what}"
 
 
+def _publisher_notes(status: Status) -> Iterable[str]:
+    if status.HasField("relay"):
+        yield f"{publisher_name(status)}: {relay_line(status.relay)}"
+    if status.HasField("attach"):
+        attach = status.attach
+        refused = "".join(f"; {one.attempts} refused ({one.code})" for one in attach.refused)
+        unfinished = f"; {attach.unfinished} without a welcome" if attach.unfinished else ""
+        listens = f"subscribers dial {attach.address}" if attach.address else "subscribers cannot dial it"
+        yield f"{publisher_name(status)}: {listens}: {attach.attached} connected{refused}{unfinished}"
+
+
 CARAVANS: Final = Listing(
     "caravans",
     ShownTable[_Caravan](
@@ -73,6 +84,7 @@ SUBSCRIBERS: Final = Listing(
         ShownColumn(None, "subscriber", lambda one: one.subscriber),
         ShownColumn("ADDRESS", "address", lambda one: one.address),
         ShownColumn("STATE", "state", lambda one: one.state),
+        ShownColumn("SINCE", "connected_s", lambda one: one.connected_s or None, span),
         ShownColumn("FLOWS", "flows", lambda one: one.flows),
         ShownColumn("CAUSE", "cause", lambda one: one.cause),
     ),
@@ -82,7 +94,7 @@ PUBLISHERS: Final = Listing(
     "publishers",
     PUBLISHER,
     lambda status: [status],
-    lambda status: [f"{publisher_name(status)}: {relay_line(status.relay)}"] if status.HasField("relay") else [],
+    _publisher_notes,
 )
 
 

@@ -179,6 +179,16 @@ def _cause(status: Status) -> str:
     return "" if condition.state is State.NO_SHARD else str(condition)
 
 
+def _attach(attach: admin_pb2.AttachStatus) -> dict[str, Any]:
+    return {
+        "address": attach.address or None,
+        "problem": problem_object(attach.problem) if attach.HasField("problem") else None,
+        "connected": attach.attached,
+        "refused": {one.code: one.attempts for one in attach.refused},
+        "unfinished": attach.unfinished,
+    }
+
+
 PUBLISHER: Final = ShownTable[Status](
     ShownColumn("PUBLISHER", None, publisher_name),
     ShownColumn(None, "http_address", lambda status: status.http_address or None),
@@ -202,6 +212,7 @@ PUBLISHER: Final = ShownTable[Status](
     ShownColumn(None, "problems", lambda status: list(status.problems)),
     ShownColumn(None, "end_unknown", lambda status: status.end_unknown or None),
     ShownColumn(None, "relay", relay_object),
+    ShownColumn(None, "attach", lambda status: _attach(status.attach) if status.HasField("attach") else None),
     ShownColumn("FLOWS", "flows", lambda status: len(status.flows)),
     ShownColumn("CARAVANS", "caravans", lambda status: len(status.caravans)),
     ShownColumn("SUBSCRIBERS", "subscribers", lambda status: len(status.subscribers)),

@@ -76,7 +76,7 @@ class Problem(_message.Message):
     def __init__(self, text: _Optional[str] = ..., hint: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class PublisherStatus(_message.Message):
-    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay", "standby", "term", "candidate", "owner", "unreadable")
+    __slots__ = ("dataset", "copy", "log", "version", "compiled", "uptime_s", "flows", "caravans", "subscribers", "coordination", "log_end", "limits", "log_bytes_per_s", "events", "token_file", "host", "pid", "stuck_s", "http_address", "problems", "end_unknown", "admin_address", "more", "warnings", "source", "log_base", "relay", "standby", "term", "candidate", "owner", "unreadable", "attach")
     DATASET_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +109,7 @@ class PublisherStatus(_message.Message):
     CANDIDATE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_FIELD_NUMBER: _ClassVar[int]
     dataset: str
     copy: str
     log: str
@@ -141,7 +142,30 @@ class PublisherStatus(_message.Message):
     candidate: str
     owner: str
     unreadable: Problem
-    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ..., relay: _Optional[_Union[RelayStatus, _Mapping]] = ..., standby: _Optional[_Union[Problem, _Mapping]] = ..., term: _Optional[int] = ..., candidate: _Optional[str] = ..., owner: _Optional[str] = ..., unreadable: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    attach: AttachStatus
+    def __init__(self, dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., version: _Optional[str] = ..., compiled: _Optional[_Iterable[str]] = ..., uptime_s: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowStatus, _Mapping]]] = ..., caravans: _Optional[_Iterable[_Union[CaravanStatus, _Mapping]]] = ..., subscribers: _Optional[_Iterable[_Union[SubscriberStatus, _Mapping]]] = ..., coordination: _Optional[str] = ..., log_end: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., limits: _Optional[_Union[CaravanLimits, _Mapping]] = ..., log_bytes_per_s: _Optional[float] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ..., token_file: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., stuck_s: _Optional[float] = ..., http_address: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., end_unknown: _Optional[str] = ..., admin_address: _Optional[str] = ..., more: _Optional[str] = ..., warnings: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., source: _Optional[str] = ..., log_base: _Optional[str] = ..., relay: _Optional[_Union[RelayStatus, _Mapping]] = ..., standby: _Optional[_Union[Problem, _Mapping]] = ..., term: _Optional[int] = ..., candidate: _Optional[str] = ..., owner: _Optional[str] = ..., unreadable: _Optional[_Union[Problem, _Mapping]] = ..., attach: _Optional[_Union[AttachStatus, _Mapping]] = ...) -> None: ...
+
+class AttachStatus(_message.Message):
+    __slots__ = ("address", "problem", "attached", "refused", "unfinished")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    problem: Problem
+    attached: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedAttempts]
+    unfinished: int
+    def __init__(self, address: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., attached: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAttempts, _Mapping]]] = ..., unfinished: _Optional[int] = ...) -> None: ...
+
+class RefusedAttempts(_message.Message):
+    __slots__ = ("code", "attempts")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    attempts: int
+    def __init__(self, code: _Optional[str] = ..., attempts: _Optional[int] = ...) -> None: ...
 
 class RelayStatus(_message.Message):
     __slots__ = ("mode", "begin", "begin_committed_s", "tip", "synced", "stretches", "held", "bytes", "log_bytes", "budget_bytes", "slot_budget_bytes", "keeps_slot", "readers", "unsynced_bytes", "problem")
@@ -320,7 +344,7 @@ class CaravanStatus(_message.Message):
     def __init__(self, number: _Optional[int] = ..., lead: _Optional[bool] = ..., place: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., bytes_per_s: _Optional[float] = ..., flows: _Optional[_Iterable[str]] = ..., buffered_bytes: _Optional[int] = ..., cause: _Optional[str] = ..., target_bytes_per_s: _Optional[float] = ..., read_bytes: _Optional[int] = ..., events: _Optional[_Iterable[_Union[CaravanEvent, _Mapping]]] = ...) -> None: ...
 
 class SubscriberStatus(_message.Message):
-    __slots__ = ("application", "subscriber", "address", "state", "flows", "cause", "problem")
+    __slots__ = ("application", "subscriber", "address", "state", "flows", "cause", "problem", "connected_s")
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +352,7 @@ class SubscriberStatus(_message.Message):
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_S_FIELD_NUMBER: _ClassVar[int]
     application: str
     subscriber: str
     address: str
@@ -335,7 +360,8 @@ class SubscriberStatus(_message.Message):
     flows: int
     cause: str
     problem: Problem
-    def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    connected_s: float
+    def __init__(self, application: _Optional[str] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., flows: _Optional[int] = ..., cause: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., connected_s: _Optional[float] = ...) -> None: ...
 
 class ChangeRequest(_message.Message):
     __slots__ = ("who", "preview", "flow", "pause", "resume", "set_marker", "skip", "accept_loss", "retry_dead_letters", "discard_dead_letters", "forget", "backfill_start", "backfill_pause", "backfill_resume", "backfill_cancel")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.publisher_status import status
+from tests.support.publisher_status import attach, status
 from wormhole.admin.admin_service import Answer
 from wormhole.config import parse
 from wormhole.coordination.port import CandidateInfo, LogGroup, LogOwners, MoveRequest, PublisherInfo, Term
@@ -214,7 +214,7 @@ def test_caravans_and_subscribers_for_people(capsys: pytest.CaptureFixture[str])
         "caravan 2: ends at 1/2/9: merged into caravan 1",
     ]
     show(SUBSCRIBERS, ONE, as_json=False)
-    assert "cache/c1    h:1      connected      1" in capsys.readouterr().out
+    assert "cache/c1    h:1      connected  1m 5s      1" in capsys.readouterr().out
 
 
 def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,6 +227,12 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
     waits.standby.text = "stands by: main@alpha owns the log"
     show(PUBLISHERS, [Answer("h:7", waits)], as_json=False)
     assert capsys.readouterr().out.splitlines()[1].endswith("-     stands by: main@alpha owns the log [stands-by]")
+    dialled = status("db1")
+    dialled.attach.MergeFrom(attach())
+    show(PUBLISHERS, [Answer("h:7", dialled)], as_json=False)
+    assert capsys.readouterr().out.splitlines()[2] == (
+        "shop/main/db1: subscribers dial db1:7490: 3 connected; 2 refused (not-permitted); 4 without a welcome"
+    )
     show(SHARDS, ONE, as_json=False)
     assert capsys.readouterr().out.splitlines()[1] == (
         "db1    shop/main/db1      2  1m 15s / 20 B / 1,500 tx  cache, mail; last is cache/db1"
@@ -259,6 +265,7 @@ def test_publishers_and_shards_for_people(capsys: pytest.CaptureFixture[str]) ->
                 "subscriber": "c1",
                 "address": "h:1",
                 "state": "connected",
+                "connected_s": 65.0,
                 "flows": 1,
                 "cause": "",
             },
