@@ -18,7 +18,7 @@ from wormhole.model.schema import Schema
 from wormhole.model.values import Op
 from wormhole.wire.body import ParsedBody
 from wormhole.wire.columns import LARGE, PARTIAL, scan, spread
-from wormhole.wire.update import Update
+from wormhole.wire.update import Update, stretch
 from wormhole.wire.v1 import update_pb2
 
 __all__ = ["NO_READS", "ReadsAt", "Rows"]
@@ -83,27 +83,30 @@ class Rows:
         return len(self._sizes)
 
     def add(self, updates: Sequence[Update]) -> None:
-        """Append updates of one batch of the SDK in order, all or some of them.
+        """Append updates in the order of the SDK. They are all or some of one or more batches.
 
-        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are not an update. Then no update of its body
+        Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are not an update. Then no update that follows
         was appended.
         """
-        if not updates:
-            return
-        batch = updates[0].batch
-        if len(updates) == len(batch.body.updates):
-            self.add_body(batch.body, batch.schema_of)
-            return
-        for update in updates:
-            alone = update.detach().batch
-            self.add_body(alone.body, alone.schema_of)
+        at = 0
+        while at < len(updates):
+            batch = updates[at].batch
+            count, first = len(batch.body.updates), 0
+            if at + count > len(updates) or updates[at + count - 1].batch is not batch:
+                count, first = stretch(updates, at)
+            self.add_body(batch.body, batch.schema_of, first, first + count)
+            at += count
 
-    def add_body(self, body: ParsedBody, schema_of: Callable[[int], Schema]) -> None:
-        """Append every update of a body. ``schema_of``: schema by id. Raises as :meth:`add`."""
-        count = len(body.updates)
+    def add_body(
+        self, body: ParsedBody, schema_of: Callable[[int], Schema], begin: int = 0, end: int | None = None
+    ) -> None:
+        """Append the updates of a body from ``begin`` to ``end``, by default all. ``schema_of``: schema by id. Raises
+        as :meth:`add`.
+        """
+        updates = list(body.updates)[begin:end]  # each access to it makes new objects
+        count = len(updates)
         if not count:
             return
-        updates = list(body.updates)  # each access to it makes new objects
         blob = b"".join(updates)
         sizes = array("i", map(len, updates))
         ops, flags = bytearray(count), bytearray(count)
@@ -115,8 +118,8 @@ class Rows:
                 hint="install the release of the publisher here too",
                 code="release-too-old",
             )
-        self._add_schemas(body, schema_of, count)
-        self._add_places(body, count)
+        self._add_schemas(body, schema_of, begin, count)
+        self._add_places(body, begin, count)
         self._updates += blob
         self._sizes += sizes
         self._keys += keys
@@ -128,13 +131,13 @@ class Rows:
         self.too_large += flags.count(PARTIAL | LARGE)
         self.size += len(blob) + len(keys) + len(old_keys) + count * _ROW_BYTES
 
-    def _add_schemas(self, body: ParsedBody, schema_of: Callable[[int], Schema], count: int) -> None:
+    def _add_schemas(self, body: ParsedBody, schema_of: Callable[[int], Schema], begin: int, count: int) -> None:
         schemas = [schema_of(id_) for id_ in body.schema_ids]
         tables = [self._tables.setdefault(schema.table, len(self._tables)) for schema in schemas]
         ids = [signed(schema.id) for schema in schemas]
         self.schemas.update((schema.id, schema) for schema in schemas)
-        index = body.schema_index
-        if len(index) <= 1:
+        index = body.schema_index if len(body.schema_index) <= 1 else body.schema_index[begin : begin + count]
+        if len(body.schema_index) <= 1:
             only = index[0] if index else 0
             self._table_of += array("i", (tables[only],)) * count
             self._schema_of += array("q", (ids[only],)) * count
@@ -142,13 +145,13 @@ class Rows:
             self._table_of += array("i", map(tables.__getitem__, index))
             self._schema_of += array("q", map(ids.__getitem__, index))
 
-    def _add_places(self, body: ParsedBody, count: int) -> None:
+    def _add_places(self, body: ParsedBody, begin: int, count: int) -> None:
         transactions = len(body.tx_number)
         ended = len(body.tx_end)
         known = [self._sources.setdefault(source, len(self._sources)) for source in body.sources]
         stops = array("I", body.tx_end)
         if ended < transactions:
-            stops.append(count)
+            stops.append(len(body.updates))
         places = bytearray(PLACE_BYTES * count)
         numbers, indexes, times = (array(code, bytes(size * count)) for code, size in (("Q", 8), ("i", 4), ("q", 8)))
         sources = array("i", bytes(4 * count))
@@ -170,9 +173,9 @@ class Rows:
             times,
             indexes,
             ends_tx,
-            0,
+            begin,
         )
-        self._order_reads(body, places, stops)
+        self._order_reads(body, places, stops, begin, count)
         self._places += places
         self._numbers += numbers
         self._indexes += indexes
@@ -180,20 +183,20 @@ class Rows:
         self._source_of += sources
         self._ends_tx += ends_tx
 
-    def _order_reads(self, body: ParsedBody, places: bytearray, stops: array[int]) -> None:
+    def _order_reads(self, body: ParsedBody, places: bytearray, stops: array[int], begin: int, count: int) -> None:
         """Give rows that a backfill read places after the updates of the log at their position."""
         if not any(map(is_read_source, body.sources)):
             return
-        begin = 0
+        at = 0
         for tx, stop in enumerate(stops):
-            if is_read_transaction(body.transaction_id(tx)):
+            until = min(stop - begin, count)
+            if at < until and is_read_transaction(body.transaction_id(tx)):
                 position = body.position_of(tx)
-                first = self.reads.rows if self.reads.position == position else 0
-                for at in range(begin, stop):
-                    place = read_place(position, first + at - begin)
-                    places[PLACE_BYTES * at : PLACE_BYTES * (at + 1)] = place
-                self.reads = ReadsAt(position, first + stop - begin)
-            begin = stop
+                number = self.reads.rows if self.reads.position == position else 0
+                self.reads = ReadsAt(position, number + until - at)
+                for row, here in enumerate(range(at, until), number):
+                    places[PLACE_BYTES * here : PLACE_BYTES * (here + 1)] = read_place(position, row)
+            at = max(at, until)
 
     def take(self) -> pa.RecordBatch:
         """Remove the rows and return them in the columns of :data:`~spark_replay.archive.columns.SCHEMA`.

@@ -330,16 +330,23 @@ class Update:
 
     def encoded(self) -> tuple[Schema, bytes]:
         """Its schema, and the bytes of a batch body with it alone: what delivers it again."""
-        return self._batch.table_of(self._ordinal), self.detach().batch.body.to_bytes()
+        return self._batch.table_of(self._ordinal), self._alone((1,) if self.ends_transaction else ()).to_bytes()
 
     def detach(self) -> Update:
         """A copy that holds its own bytes only, for keeping beyond the callback."""
-        batch, i = self._batch, self._ordinal
-        body = batch.body
+        batch = self._batch
+        ends = () if self.in_unfinished else (1 if self.ends_transaction else 2,)  # 2: the end is not in the copy
+        schema = batch.table_of(self._ordinal)
+        alone = Batch(self._alone(ends), batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
+        return alone.updates()[0]
+
+    def _alone(self, tx_end: tuple[int, ...]) -> ParsedBody:
+        """A body with this update only."""
+        i, body = self._ordinal, self._batch.body
         tx = body.transaction_of(i)
         position = body.position_of(tx)
         source, _, number = body.transaction_id(tx).rpartition(":")
-        single = ParsedBody(
+        return ParsedBody(
             updates=(self._bytes(),),
             schema_ids=(body.schema_id_of(i),),
             schema_index=(),
@@ -352,12 +359,9 @@ class Update:
             tx_file=(position.file,),
             tx_offset=(position.offset,),
             tx_committed_at_us=(body.committed_at_us(tx),),
-            tx_end=(1,) if self.ends_transaction else (),
+            tx_end=tx_end,
             marks=body.marks and (body.marks[i],),
         )
-        schema = batch.table_of(i)
-        alone = Batch(single, batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
-        return alone.updates()[0]
 
     def _bytes(self) -> bytes:
         return self._data[self._begin : self._end]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Callable, Mapping
+from itertools import cycle, islice
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -243,10 +244,28 @@ def test_rows_say_what_updates_say(transactions: list[tuple[Change, ...]], piece
     assert places == sorted(set(places))  # type: ignore[type-var]
 
 
-def test_a_selection_of_a_batch() -> None:
-    (batch,) = batches_of_updates((put(b"1", b""), put(b"2", b""), put(b"3", b"")))
-    found = taken([[batch[0], batch[2]]])
-    assert [one["tx_index"] for one in found] == [0, 2]
+@given(
+    st.lists(st.lists(CHANGES, min_size=1, max_size=6).map(tuple), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.lists(st.integers(1, 7), min_size=1),
+    st.sets(st.integers(0, 30)),
+)
+@settings(max_examples=100)
+def test_parts_of_batches_and_several_together(
+    transactions: list[tuple[Change, ...]], pieces: int, sizes: list[int], without: set[int]
+) -> None:
+    """A handler gets a part of a batch where a change of a schema or a failure divides it."""
+    flat = [update for batch in batches_of_updates(*transactions, pieces=pieces) for update in batch]
+    flat = [update for at, update in enumerate(flat) if at not in without]
+    rest, parts = iter(flat), []
+    for size in cycle(sizes):
+        if not (part := list(islice(rest, size))):
+            break
+        parts.append(part)
+    found = taken(parts)
+    assert [{name: one[name] for name in wanted(update)} for one, update in zip(found, flat, strict=True)] == [
+        wanted(update) for update in flat
+    ]
 
 
 def test_numbers_of_64_bits_come_back() -> None:

@@ -61,12 +61,16 @@ def test_a_detached_update_has_the_same_content(read: Read) -> None:
         for name in ("id", "op", "table", "shard", "key", "after", "position", "committed_at", "epoch", "replayed"):
             assert getattr(copy, name) == getattr(original, name), name
         assert copy.transaction == original.transaction
-        assert copy.ends_transaction == original.ends_transaction
+        assert (copy.in_unfinished, copy.ends_transaction) == (True, False)
 
 
-def test_a_detached_end_of_a_transaction_stays_one(read: Read) -> None:
+def test_a_detached_update_knows_that_its_transaction_ended(read: Read) -> None:
     first, last = (u.detach() for u in read(update("t", key=1), update("t", key=2)))
     assert (first.ends_transaction, last.ends_transaction) == (False, True)
+    assert (first.in_unfinished, last.in_unfinished) == (False, False)
+    assert first.index == 0
+    assert first.detach().position == first.position
+    parse_body(first.encoded()[1])
 
 
 def test_keys_that_have_to_stay_in_order(read: Read) -> None:
