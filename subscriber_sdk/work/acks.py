@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +27,8 @@ __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem
 
 _ITEM_BYTES: Final = 64
 """The memory of a held batch in addition to its body, so that many tiny batches are bounded too."""
+_TOGETHER_BYTES: Final = 256 << 10
+"""Bytes of bodies that are delivered together."""
 _NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -144,11 +147,14 @@ class FlowLog:
         """The item that :meth:`take` would return."""
         return self._waiting[0] if self._waiting else None
 
-    def take(self) -> Item | None:
-        """The next item to work on, ``None`` when nothing waits."""
-        if not self._waiting:
+    def take(self, *, over: bool = False) -> Item | None:
+        """The next item to work on, ``None`` when nothing waits. ``over``: a datamarker is passed over if another one
+        waits, with nothing but batches in between.
+        """
+        item = self._next(over=over)
+        if item is None:
             return None
-        item = self._waiting.popleft()
+        self._waiting.popleft()
         if isinstance(item, MarkerItem) and self._held and isinstance(self._held[-1], MarkerItem):
             self._held[-1] = item  # the one before was left unacknowledged, and nothing arrived since
         else:
@@ -159,6 +165,19 @@ class FlowLog:
         elif not isinstance(item, MarkerItem):
             self._single = item
         return item
+
+    def take_together(self, first: BatchItem, *, over: bool) -> list[BatchItem]:
+        """``first``, which was taken, and the batches of whole transactions that wait right behind it. ``over``: see
+        :meth:`take`.
+        """
+        taken, size = [first], len(first.body)
+        while not first.unfinished and isinstance(item := self._next(over=over), BatchItem):
+            size += len(item.body)
+            if item.unfinished or item.replayed is not first.replayed or size > _TOGETHER_BYTES:
+                break
+            self.take()
+            taken.append(item)
+        return taken
 
     def passed(self) -> None:
         """The callback of an item that is neither a batch nor a datamarker has returned."""
@@ -219,6 +238,15 @@ class FlowLog:
         self._single = None
         self.held_bytes = self.waiting_bytes = 0
         return waiting
+
+    def _next(self, *, over: bool) -> Item | None:
+        waiting = self._waiting
+        while over and waiting and isinstance(waiting[0], MarkerItem):
+            behind = (item for item in islice(waiting, 1, None) if not isinstance(item, BatchItem))
+            if not isinstance(next(behind, None), MarkerItem):
+                break
+            waiting.popleft()
+        return self.peek()
 
     def _trim(self) -> None:
         held = self._held

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from subscriber_sdk.calls.callbacks import Callbacks
 from subscriber_sdk.calls.epoch import Ending, Epoch, LoopLeft
@@ -55,6 +56,8 @@ __all__ = ["FlowWorker"]
 
 log = logging.getLogger("subscriber_sdk")
 
+# While datamarkers come faster than they can be handled, one is passed over where another waits behind it.
+_MARKERS_APART_S: Final = 0.02
 _GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # another subscriber waits for the shard: report its place
 
 
@@ -102,6 +105,9 @@ class FlowWorker:
         self._endings = Endings()
         self._application = options.application
         self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
+        self._merges = handlers.name == "on_updates" and self._verifying is None
+        self._in_pieces = False  # whether the last transaction of the batch before continues
+        self._marked = 0.0  # when on_datamarker returned, of the loop's clock
         self._batch_number = 0  # the number of the batch that arrived last
         self._wake = asyncio.Event()
         self._notified = False  # ASSIGNED was delivered, so REVOKED has to follow
@@ -214,7 +220,7 @@ class FlowWorker:
             if epoch.ending is None:
                 await self._open()
             while epoch.ending is None:
-                item = None if epoch.stopped else self._log.take()
+                item = None if epoch.stopped else self._log.take(over=self._is_soon)
                 if item is None:
                     await self._rest()
                 else:
@@ -404,6 +410,7 @@ class FlowWorker:
         if "on_datamarker" not in self._handlers.overridden:
             return True
         answer = await self._callbacks.call("on_datamarker", replace(item.marker, shard=self.epoch.shard))
+        self._marked = asyncio.get_running_loop().time()
         if answer is None:
             return True
         if not isinstance(answer, AckLater):
@@ -451,10 +458,20 @@ class FlowWorker:
         if parallel and self._verifying is None:
             await self._parallel(item, self._steps)
             return
-        parsed = self._parse(item)
-        if parsed is None:
-            return
-        updates, changes = parsed
+        items = [item]
+        if self._merges and not self._in_pieces:
+            items = self._log.take_together(item, over=self._is_soon)
+        self._in_pieces = items[-1].unfinished
+        updates: list[Update] = []
+        changes: list[tuple[int, SchemaChange]] = []
+        counts = []
+        for one in items:
+            parsed = self._parse(one)
+            if parsed is None:
+                return
+            changes += [(len(updates) + at, change) for at, change in parsed[1]]
+            updates += parsed[0]
+            counts.append(len(parsed[0]))
         if self._verifying is not None:
             await self._verifying.note(updates)
             if parallel and not self._verifying.has_reads(updates):
@@ -462,21 +479,30 @@ class FlowWorker:
                 return
         before = self._done
         if updates:
+            done = False
             try:
                 done = await self._sequence(updates, changes)
-            except BaseException:
-                self._partially(item, self._callbacks.returned(updates))
-                raise
+            finally:
+                if not done:
+                    returned = self._callbacks.returned(updates)
+                    for one, count in zip(items, counts, strict=True):
+                        self._partially(one, min(returned, count))
+                        returned = max(0, returned - count)
             if not done:
-                self._partially(item, self._callbacks.returned(updates))
                 return
         missed = len(updates) - (self._done - before)
         if missed and item.windows:
             self._counts.processed(
                 {min(item.windows): -missed}
             )  # they got no callback: the publisher sees that they are missing
-        self._finished(item, len(updates))
+        for one, count in zip(items, counts, strict=True):
+            self._finished(one, count)
         await calls.breathe()
+
+    @property
+    def _is_soon(self) -> bool:
+        """Whether the last datamarker was handled a short time ago."""
+        return asyncio.get_running_loop().time() - self._marked < _MARKERS_APART_S
 
     @property
     def _done(self) -> int:

@@ -49,6 +49,39 @@ def test_the_ends_of_existing_rows_come_in_order_and_keep_what_follows_unfinishe
     assert taken(log) == [rows, *ended, last]
 
 
+def test_a_datamarker_is_passed_over_only_where_another_waits_behind_batches() -> None:
+    one, two, first, last = batch(1), batch(2), marker(1), marker(2)
+    log = filled(first, one, two, last)
+    assert [log.take(over=True), log.take(over=True), log.take(over=True)] == [one, two, last]
+    assert filled(first, one, last).take() is first
+    assert filled(first, one, ScanEndItem("t", 1), last).take(over=True) is first
+    assert filled(first, one).take(over=True) is first
+
+
+def test_batches_that_wait_are_taken_together() -> None:
+    numbered = [batch(number) for number in range(1, 8)]
+    first = numbered[0]
+
+    def together(*behind: Item, over: bool = False) -> list[int]:
+        log = filled(first, *behind)
+        assert log.take() is first
+        taken = [item.number for item in log.take_together(first, over=over)]
+        assert log.rollback()
+        assert len(log) == 1 + len(behind) - (len(taken) > 1 and over)
+        return taken
+
+    two, three = numbered[1:3]
+    assert together(two, three) == [1, 2, 3]
+    assert together(two, marker(2), three, marker(3)) == [1, 2]
+    assert together(two, marker(2), three, marker(3), over=True) == [1, 2, 3]
+    assert together(two, ScanEndItem("t", 1), three) == [1, 2]
+    assert together(BatchItem(2, True, b""), three) == [1]
+    assert together(BatchItem(2, False, b"", unfinished=True), three) == [1]
+    assert together(two, batch(3, 256 << 10)) == [1, 2]
+    first.unfinished = True
+    assert together(two, three) == [1]
+
+
 def test_progress_rises_only_without_a_gap() -> None:
     one, two, three = batch(1), batch(2), batch(3)
     log = filled(one, two, three)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,9 +20,11 @@ from subscriber_sdk import (
     NoticeKind,
     RetryPolicy,
     ShardNotice,
+    Subscriber,
     Update,
 )
 from subscriber_sdk.testing import Kit, ScriptedPublisher, body_of, frames, marker_at, update
+from subscriber_sdk.work import flow_worker
 from tests.support.flows import Gate, NewWorld, Recorder, World, failing, kinds
 from wormhole.model.errors import HandlerFailed
 from wormhole.wire.body import parse_body
@@ -248,6 +251,52 @@ async def gated() -> AsyncIterator[tuple[World, Gate, ScriptedPublisher]]:
     yield world, gate, publisher
     gate.open.set()
     await world.shards.close()
+
+
+class Together(Gate):
+    """Takes several updates at once."""
+
+    on_update = Subscriber.on_update  # type: ignore[assignment]
+
+    async def on_updates(self, batch: Sequence[Update]) -> None:
+        self.heard.append([update.key[0] for update in batch])
+        await self.wait(batch[0])
+
+
+@pytest.mark.parametrize("apart_s", [math.inf, 0.0])
+async def test_what_waits_comes_together_and_is_acknowledged_once(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch, apart_s: float
+) -> None:
+    """A subscriber that is slower than its publisher for a while. Datamarkers that come seldom are all handled."""
+    monkeypatch.setattr(flow_worker, "_MARKERS_APART_S", apart_s)
+    world, publisher = new_world(gate := Together())
+    await world.open(publisher)
+    world.push(publisher, 1, 1)
+    await gate.entered.wait()
+    for number in range(2, 4):
+        world.push(publisher, number, number, number)
+    gate.open.set()
+    await world.shards.settled()
+    if apart_s:
+        assert gate.heard == ["assigned", [1], [2, 2, 3, 3], "marker 3"]
+    else:
+        assert gate.heard == ["assigned", [1], "marker 1", [2, 2], "marker 2", [3, 3], "marker 3"]
+    acks = [marker_from_message(frame.ack.marker).delivered for frame in publisher.take("ack")]
+    assert acks == (["3"] if apart_s else ["1", "2", "3"])
+
+
+async def test_pieces_of_a_transaction_come_one_by_one(new_world: NewWorld) -> None:
+    world, publisher = new_world(gate := Together())
+    await world.open(publisher)
+    world.push(publisher, 1, 1)
+    await gate.entered.wait()
+    begin, end = [update("t", key=key) for key in (2, 3)], [update("t", key=4)]
+    publisher.send(frames.batch(1, 1, 2, body_of(begin, number=2, ends=False), unfinished=True))
+    publisher.send(frames.batch(1, 1, 3, body_of(end, number=2, first_index=2)))
+    world.push(publisher, 4, 5)
+    gate.open.set()
+    await world.shards.settled()
+    assert gate.heard == ["assigned", [1], "marker 1", [2], [3, 4], [5], "marker 4"]
 
 
 async def test_a_revocation_waits_for_the_running_callback_only(gated: tuple[World, Gate, ScriptedPublisher]) -> None:
