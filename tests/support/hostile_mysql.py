@@ -98,7 +98,7 @@ STATEMENTS: Final[list[tuple[str, list[bytes]]]] = [
     ("AS checksum", _rows("checksum", ("CRC32",))),
     ("AS folds", _rows("folds", (0,))),
     ("information_schema.TABLES", _rows("db name", ("shop", "t"), ("shop", "u"))),
-    ("COLUMN_KEY", _rows("db name", ("shop", "t"))),
+    ("COLUMN_KEY", _rows("db name part", ("shop", "t", "id"))),
     # What is not listed here: an answer that has a row, so that a statement which is new is served somehow.
     ("", _rows("x", (1,))),
 ]

@@ -92,10 +92,13 @@ class Opening:
             incarnation = self._incarnations.observe(view, reached, believe=self._confirmation.by(connection))
             start, placed = self._start(connection, view, incarnation, marker)
             self._look(connection, self._catalog)
+            keys, since = self._catalog.listed_keys, LogPosition(incarnation, *self._queries.end(connection))
         except BaseException:
             connection.close()
             raise
-        return _Making(self, connection, view, incarnation).reader(marker, start, placed, passed, closed)
+        making = _Making(self, connection, view, incarnation)
+        making.tables.know_keys(keys, since)
+        return making.reader(marker, start, placed, passed, closed)
 
     def describe(self, database: str, table: str) -> Definition | None:
         """The server's present definition of a table."""

@@ -88,7 +88,7 @@ class Statements:
             return catalog.keys(*catalog.spelled(*name))[1]
 
         def key(*name: str) -> frozenset[str] | None:
-            return self._tables.key_of(*catalog.spelled(*name))
+            return self._tables.key_of(*catalog.spelled(*name), place)
 
         for name in names.union(altered_tables(query.sql, query.database, dialect, keyless, key)):
             database, table = catalog.spelled(*name)

@@ -16,7 +16,7 @@ from datastores.common.encode.piece import ALL_SHARDS, HASHED
 from datastores.mysql.decode.lexer import Name
 from datastores.mysql.decode.name_folding import fold, fold_newest
 from datastores.mysql.decode.table_map import OLD_TEMPORAL, Layout, TableMap, parse_table_map, schema_of
-from datastores.mysql.server.catalog import Catalog
+from datastores.mysql.server.catalog import Catalog, Keys
 from datastores.mysql.server.table_definitions import (
     Describe,
     has_hashes,
@@ -26,6 +26,7 @@ from datastores.mysql.server.table_definitions import (
     without_hashes,
 )
 from wormhole.model.errors import DecodeError, UnsupportedLog
+from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.sharding import Sharding, shard_of_table
 
@@ -99,7 +100,8 @@ class Tables:
         self._schema_ordinals: dict[Schema, int] = {}
         self._shard_ordinals: dict[str, int] = {}
         self._held = 0
-        self._keys: dict[tuple[str, str], frozenset[str]] = {}
+        self._keys: dict[tuple[str, str], frozenset[str] | None] = {}
+        self._listed: tuple[Keys, LogPosition] | None = None
         if sharding.by == "hash":
             for k in range(sharding.count):
                 self._shard(f"{log}.{k}of{sharding.count}")
@@ -190,14 +192,26 @@ class Tables:
             table = replace(table, key=tuple(column for column in table.key if column != row_end))
         return table, row_end, maybe
 
-    def key_of(self, database: str, table: str) -> frozenset[str] | None:
-        """The folded names of the columns of the table's key, as it was last read; ``None``: not since the reader
-        began, or since :meth:`forget_key`."""
-        return self._keys.get((database, table))
+    def know_keys(self, keys: Keys, end: LogPosition) -> None:
+        """The keys that the server listed before its log ended at ``end``, and after this reader's beginning."""
+        self._listed = keys, end
+
+    def key_of(self, database: str, table: str, place: LogPosition) -> frozenset[str] | None:
+        """The folded names of the columns of the table's key, as it was last read or listed before ``place``; ``None``:
+        not since the reader began, or since :meth:`forget_key`.
+
+        A list may be later than a statement before its end: MySQL may have taken the dropped column out of a key that
+        then looks as if it never had it.
+        """
+        name = database, table
+        if name not in self._keys and self._listed is not None and place >= self._listed[1]:
+            parts = self._listed[0].get(name)
+            return None if parts is None else frozenset(parts)
+        return self._keys.get(name)
 
     def forget_key(self, database: str, table: str) -> None:
         """The table may have another key from now on."""
-        self._keys.pop((database, table), None)
+        self._keys[database, table] = None
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
         """Ordinals of schema and shard for a barrier of that table. A barrier carries no values. Its schema has no

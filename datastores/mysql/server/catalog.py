@@ -12,15 +12,16 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from datastores.mysql.decode.name_folding import fold, fold_newest
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.problem import NO_PROBLEM, Problem
 
-__all__ = ["MOST", "Catalog"]
+__all__ = ["MOST", "Catalog", "Keys"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,9 @@ are all kept."""
 _KEYED, _KEYLESS = 1, 2
 
 Table = tuple[str, str]
+Keys = Mapping[Table, tuple[str, ...]]
+"""By table the folded names of the columns of its key."""
+_NONE: Final[Keys] = MappingProxyType({})
 
 
 class Catalog:
@@ -39,10 +43,12 @@ class Catalog:
     ``path``: a line of JSON for each table, in the order in which they became known.
 
     ``folds``: whether the server compares names without regard to case (``lower_case_table_names`` is not 0).
+    ``listed_keys``: the keys by the server's last answer. Equal answers are one object, since readers keep theirs.
     """
 
     def __init__(self, path: Path, most: int = MOST) -> None:
         self.folds = False
+        self.listed_keys = _NONE
         self._path = path
         self._most = most
         self._lock = threading.Lock()
@@ -68,11 +74,13 @@ class Catalog:
             code="log-kept-short",
         )
 
-    def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool) -> None:
+    def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool, keys: Keys = _NONE) -> None:
         """Note the server's tables, and save the list. ``tables``: database, table, and whether it has a primary key,
-        if known."""
+        if known. ``keys``: as in ``listed_keys``."""
         with self._lock:
             self.folds = folds
+            if keys != self.listed_keys:
+                self.listed_keys = keys
             self._folded = {_folded(table): table for table in self._tables} if folds else {}
             there = set()
             for database, table, keyed in tables:

@@ -166,6 +166,12 @@ class StateQueries:
             one_line(gtids["state"]),
         )
 
+    def end(self, connection: Connection[Any]) -> tuple[int, int]:
+        """File number and offset of the end of the server's log. Raises :class:`SourceUnavailable`."""
+        with reading_answers("the log's end"):
+            name, offset = self._end(connection)
+            return file_number(name), offset
+
     def position_before(self, connection: Connection[Any], view: ServerState, number: int) -> str:
         """MariaDB: the GTID position at the end of the files before that one."""
         if (kept := view.kept_file(number)) is not None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pymysql.connections import Connection
 
+from datastores.mysql.decode.name_folding import fold_newest
 from datastores.mysql.server.bounded_connection import MOST_LISTING_BYTES
 from datastores.mysql.server.catalog import Catalog
 from datastores.mysql.server.connection import query, reading_answers
@@ -23,7 +24,7 @@ _TABLES: Final = (
 # columns. So the key is not found by an index's name. TABLE_CONSTRAINTS hides tables from an account that may only
 # SELECT from them.
 _KEYED: Final = (
-    "SELECT DISTINCT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.COLUMNS "
+    "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, COLUMN_NAME AS part FROM information_schema.COLUMNS "
     "WHERE COLUMN_KEY = 'PRI' AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
 _WITHIN_S: Final = 60.0  # a server with many tables opens each of them
@@ -51,7 +52,9 @@ def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, 
         rows = query(connection, _TABLES, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
         keys = query(connection, _KEYED, OWN_DATABASES, within_s=_WITHIN_S, most_bytes=MOST_LISTING_BYTES)
         tables = [(str(row["db"]), str(row["name"])) for row in rows]
-        keyed = {(str(row["db"]), str(row["name"])) for row in keys}
-    found = [(*name, name in keyed) for name in tables]
-    catalog.present(found, folds=folds)
+        columns: dict[tuple[str, str], list[str]] = {}
+        for row in keys:
+            columns.setdefault((str(row["db"]), str(row["name"])), []).append(fold_newest(str(row["part"])))
+    found = [(*name, name in columns) for name in tables]
+    catalog.present(found, folds=folds, keys={name: tuple(parts) for name, parts in columns.items()})
     return found

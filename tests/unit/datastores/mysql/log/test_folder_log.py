@@ -128,6 +128,9 @@ class Queries(StateQueries):
             (kind, 300, f"[{self._world.own_list}]" if self.mariadb else self._world.own_list),
         ]
 
+    def end(self, connection: object) -> tuple[int, int]:
+        return self._world.view.end
+
     def position_before(self, connection: object, view: ServerState, number: int) -> str:
         if view.kept_file(number) is None:
             return self._world.own_list

@@ -68,6 +68,7 @@ class World:
         monkeypatch.setattr(module, "Dump", self._dump)
         queries = StateQueries(mariadb=False, version=(8, 4, 0))
         monkeypatch.setattr(queries, "view", lambda connection: self.view)
+        monkeypatch.setattr(queries, "end", lambda connection: self.view.end)
         self.opening = Opening(
             cast(Any, None),
             queries,

@@ -17,6 +17,7 @@ from tests.support import mysql_events as build
 from tests.support.mysql_dump import Scripted, beginning, go, insert, table, walked
 from tests.support.mysql_events import integer, table_map
 from wormhole.model.errors import UnsupportedLog
+from wormhole.model.position import LogPosition
 from wormhole.model.sharding import Sharding
 
 # --- statements ---
@@ -414,3 +415,27 @@ def test_a_dropped_column_may_be_of_a_key_that_was_not_read_since_the_table_was_
     scripted = Scripted(tmp_path, stream)
     go(scripted)
     assert bool(scripted.walk.take_replaced()) is replaced
+
+
+@pytest.mark.parametrize(
+    ("listed_at", "statements", "replaced"),
+    [
+        (0, (b"ALTER TABLE t DROP name",), False),
+        (0, (b"ALTER TABLE t DROP ID",), True),
+        (0, (b"ALTER TABLE u DROP name",), True),
+        (0, (b"CREATE TABLE t (a INT)", b"ALTER TABLE t DROP name"), True),
+        (0, (b"ALTER TABLE t DROP PRIMARY KEY", b"ALTER TABLE t DROP name"), True),
+        (1 << 20, (b"ALTER TABLE t DROP name",), True),
+    ],
+)
+def test_a_key_that_the_server_listed_holds_from_the_end_of_its_log_on(
+    tmp_path: Path, listed_at: int, statements: tuple[bytes, ...], replaced: bool
+) -> None:
+    stream = beginning()
+    for number, statement in enumerate(statements, 1):
+        last = stream.offset
+        ddl(stream, number, statement)
+    scripted = Scripted(tmp_path, stream)
+    scripted.tables.know_keys({("shop", "t"): ("id",)}, LogPosition(1, 3, listed_at))
+    go(scripted)
+    assert list(scripted.walk.take_replaced().values()) == [LogPosition(1, 3, last)] * replaced

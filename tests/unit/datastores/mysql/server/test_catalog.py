@@ -254,13 +254,17 @@ def test_the_servers_tables_come_into_the_catalog(tmp_path: Path, monkeypatch: p
     def query(connection: Any, sql: str, args: object = (), **_: object) -> list[dict[str, Any]]:
         if "folds" in sql:
             return [{"folds": folds}]
-        keyed = [{"db": "shop", "name": "a"}]
-        return keyed if "COLUMN_KEY" in sql else [*keyed, {"db": "shop", "name": "b"}]
+        if "COLUMN_KEY" in sql:
+            return [{"db": "shop", "name": "a", "part": part} for part in ("Id", "n")]
+        return [{"db": "shop", "name": "a"}, {"db": "shop", "name": "b"}]
 
     monkeypatch.setattr(module, "query", query)
     catalog = Catalog(tmp_path / "tables.jsonl")
     assert look(cast(Any, None), catalog) == [("shop", "a", True), ("shop", "b", False)]
     assert catalog.folds is (folds != 0)
+    assert (listed := catalog.listed_keys) == {("shop", "a"): ("id", "n")}
+    look(cast(Any, None), catalog)
+    assert catalog.listed_keys is listed, "readers keep theirs, so an equal one takes no memory"
     assert Catalog(tmp_path / "tables.jsonl").keys("shop", "b") == (False, True)
 
 
