@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from wormhole.wire.backfills import refused_tables
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
-__all__ = ["is_settled", "remaining", "together", "verifies"]
+__all__ = ["are_equal", "has_no_table", "is_settled", "remaining", "together", "verifies"]
 
 _COUNTS = ("compared", "not_compared", "differs", "missing", "extra", "repaired", "removed")
 
@@ -33,6 +33,18 @@ def is_settled(status: admin_pb2.BackfillStatus) -> bool:
             for one in status.verified
         )
     )
+
+
+def has_no_table(status: admin_pb2.BackfillStatus) -> bool:
+    """Whether the flow wants no table that exists, as a flow of another database. Its publisher reports the whole share
+    then. A publisher that was started again knows no share."""
+    return status.state == "done" and status.HasField("share") and not status.progress and not status.verified
+
+
+def are_equal(statuses: Collection[admin_pb2.BackfillStatus]) -> bool:
+    """Whether the flows of an application equal their tables: one has a table, and each that has one is settled."""
+    compared = [status for status in statuses if not has_no_table(status)]
+    return bool(compared) and all(map(is_settled, compared))
 
 
 def together(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[admin_pb2.TableVerification]:

@@ -17,7 +17,7 @@ from wormholectl.shared.options import Where, parsed
 from wormholectl.show.backfills import (
     ProgressLine,
     ReportedBackfill,
-    is_complete,
+    are_complete,
     show_backfills,
     show_changed,
     show_planned,
@@ -138,7 +138,8 @@ def watch(where: Where, application: str, as_json: bool, flows: Collection[str] 
     ended = wait_until_ended(lambda: admin_service.ask(where), application, progress.show, flows=flows)
     progress.close()
     show_backfills(ended, (), as_json)
-    return 0 if all(one.status is not None and is_complete(one.status) for one in ended) else BROKEN
+    statuses = [one.status for one in ended if one.status is not None]
+    return 0 if len(statuses) == len(ended) and are_complete(statuses) else BROKEN
 
 
 def await_first_rows(where: Where, application: str, flows: Collection[str], as_json: bool) -> None:

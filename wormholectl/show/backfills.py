@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from wormhole.model.problem import Problem
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.problems import problem_from
 from wormhole.wire.v1 import admin_pb2
-from wormhole.wire.verification_status import is_settled, verifies
+from wormhole.wire.verification_status import are_equal, has_no_table, is_settled, verifies
 from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable, given
 from wormholectl.show.lists import problem_object, unreachable_objects
 from wormholectl.show.printer import (
@@ -34,7 +34,7 @@ __all__ = [
     "BACKFILL",
     "ProgressLine",
     "ReportedBackfill",
-    "is_complete",
+    "are_complete",
     "next_steps",
     "progress_line",
     "share_of",
@@ -56,9 +56,11 @@ class ReportedBackfill:
     status: admin_pb2.BackfillStatus | None
 
 
-def is_complete(status: admin_pb2.BackfillStatus) -> bool:
-    """Whether the rows of every table that was asked for were sent; of a verification, whether nothing differs now."""
-    return is_settled(status) if verifies(status) else status.state == "done" and not refused_tables(status)
+def are_complete(statuses: Collection[admin_pb2.BackfillStatus]) -> bool:
+    """Whether the rows of every table that was asked for were sent; of verifications, whether nothing differs now."""
+    compared = [one for one in statuses if verifies(one)]
+    sent = (one.state == "done" and not refused_tables(one) for one in statuses if not verifies(one))
+    return all(sent) and (not compared or are_equal(compared))
 
 
 def share_of(statuses: Iterable[admin_pb2.BackfillStatus]) -> float | None:
@@ -227,6 +229,10 @@ def _waits(status: admin_pb2.BackfillStatus) -> str:
     return "" if has_ended(status) else waits
 
 
+def _equal(status: admin_pb2.BackfillStatus) -> bool | None:
+    return is_settled(status) if verifies(status) and not has_no_table(status) else None
+
+
 BACKFILL: Final = ShownTable[admin_pb2.BackfillStatus](
     ShownColumn("GENERATION", "generation", lambda one: one.generation),
     ShownColumn("STATE", None, lambda one: f"{one.state} ({mode})" if (mode := mode_of(one)) else one.state),
@@ -251,7 +257,7 @@ BACKFILL: Final = ShownTable[admin_pb2.BackfillStatus](
     ShownColumn(None, "left_s", lambda one: given(one, "left_s")),
     ShownColumn(None, "progress", lambda one: _PROGRESS.objects(one.progress)),
     ShownColumn(None, "verify", mode_of),
-    ShownColumn(None, "equal", lambda one: is_settled(one) if verifies(one) else None),
+    ShownColumn(None, "equal", _equal),
     ShownColumn(None, "verified", lambda one: VERIFIED.objects(one.verified)),
     titles=("GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR"),
 )

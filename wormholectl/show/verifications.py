@@ -8,7 +8,7 @@ from typing import Any, Final
 from wormhole.model.visible import few
 from wormhole.wire.backfills import has_ended, refused_tables
 from wormhole.wire.v1 import admin_pb2, push_pb2
-from wormhole.wire.verification_status import is_settled, remaining, together, verifies
+from wormhole.wire.verification_status import are_equal, has_no_table, remaining, together, verifies
 from wormholectl.show.columns import FIGURE, ShownColumn, ShownTable
 from wormholectl.show.lists import problem_object
 from wormholectl.show.printer import counted, next_step_lines, print_table, print_text
@@ -90,7 +90,7 @@ def _verdict(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[
         return
     tables = together(statuses)
     rows, left = sum(one.compared for one in tables), sum(map(remaining, tables))
-    if all(map(is_settled, statuses)):
+    if are_equal(statuses):
         mended = sum(one.repaired + one.removed for one in tables)
         compared = f"{counted(rows, 'row')} compared"
         yield (
@@ -108,8 +108,11 @@ def _verdict(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[
     if silent := sum(one.not_compared for one in tables):
         yield f"{counted(silent, 'row')} could not be compared (parked, skipped, or changed meanwhile)"
         yield "  next: wormholectl flows dead-letters list FLOW shows what is parked; then compare again"
+    if all(map(has_no_table, statuses)):
+        yield f"nothing was compared: no table that {application} wants exists"
+        return
     for name, status in flows:
         if status.state != "done":
             yield f"{name}: {status.state} before everything was compared"
-        elif not status.verified and not refused_tables(status):
-            yield f"{name}: no result is known, since its publisher was started again or had no table to compare"
+        elif not status.verified and not refused_tables(status) and not has_no_table(status):
+            yield f"{name}: no result is known, since its publisher was started again"

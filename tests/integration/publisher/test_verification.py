@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from wormhole.model.verification import MOST_DIFFERENCES, DifferenceKind, TableV
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.rows import encode_key
 from wormhole.wire.v1 import push_pb2
+from wormhole.wire.verification_status import has_no_table
 
 
 @pytest.fixture
@@ -36,11 +38,11 @@ def control_of(world: World) -> BackfillControl:
 
 @asynccontextmanager
 async def prepared(
-    world: World, copy: VerifyingSubscriber, *keys: str
+    world: World, copy: VerifyingSubscriber, *keys: str, **settings: Any
 ) -> AsyncIterator[tuple[Publisher, PublisherFlow]]:
     """A publisher and its flow, of which the application holds all rows."""
     world.commit(*keys)
-    world.application(start="existing")
+    world.application(start="existing", **settings)
     await world.register(copy.wire)
 
     def is_made() -> bool:
@@ -79,6 +81,18 @@ async def test_rows_are_compared_and_nothing_is_delivered(world: World, copy: Ve
         copy.wire.hang_up()
         await eventually(lambda: len(copy.assigns) == 3, "assigned again")
         assert (copy.assigns[-1].generation, copy.assigns[-1].verify) == (2, push_pb2.VERIFY_NONE)
+
+
+@pytest.mark.parametrize("wanted", ["t", "other"])
+async def test_a_flow_that_wants_no_table_reports_the_whole_share(
+    world: World, copy: VerifyingSubscriber, wanted: str
+) -> None:
+    async with prepared(world, copy, "k1", tables=(wanted,)) as (publisher, flow):
+        await verify(publisher, flow, VerifyMode.COMPARE)
+        await eventually(lambda: control_of(world).ended == "done", "compared")
+        status = operated(publisher).flow_reports.backfills.status(flow)
+        assert status is not None
+        assert has_no_table(status) is (wanted == "other")
 
 
 def held(copy: VerifyingSubscriber) -> dict[str, dict[object, object]]:

@@ -128,7 +128,7 @@ class TestVerify:
             (ended(verified(not_compared=2)), "2 rows could not be compared"),
             (ended(verified(trouble=admin_pb2.Problem(text="no key", hint="add one"))), "shop.users: no key"),
             (ended(verified(), state="cancelled"), "cancelled before everything was compared"),
-            (ended(), "no result is known"),
+            (ended(), "no result is known"),  # without a share: of a publisher that was started again
             (
                 ended(verified(), progress=[admin_pb2.BackfillTable(table="shop.log", state="refused")]),
                 "not compared, as its rows cannot be read: shop.log",
@@ -149,6 +149,30 @@ class TestVerify:
         flow.backfill.CopyFrom(ended(progress=[admin_pb2.BackfillTable(table="shop.log", state="refused")]))
         code, out, _ = run("verify", "cache", "--yes", *AT)
         assert (code, "cannot be read: shop.log" in out, "no result is known" in out) == (1, True, False)
+
+    def test_a_flow_of_a_database_without_a_table_is_passed_over(
+        self, admin: FakeAdmin, flow: admin_pb2.FlowStatus
+    ) -> None:
+        other = admin.status.flows[1]
+        other.flow = "cache/db2"
+        flow.backfill.CopyFrom(ended(verified()))
+        other.backfill.CopyFrom(ended(share=1.0, rows=0))
+        code, out, _ = run("verify", "cache", "--yes", *AT)
+        assert (code, lines(out)[-1]) == (0, "cache equals its tables: 1,000,000 rows compared")
+        last = run("verify", "cache", "--json", "--yes", *AT)[1].splitlines()[-1]
+        found = check("backfill-show", last)["flows"]
+        assert [one["backfill"]["equal"] for one in found] == [True, None]
+        flow.backfill.CopyFrom(ended(verified(missing=1)))
+        code, out, _ = run("verify", "cache", "--yes", *AT)
+        assert (code, lines(out)[-1]) == (1, "next: wormholectl verify cache --repair")
+
+    def test_flows_without_any_table_have_one_result(self, admin: FakeAdmin, flow: admin_pb2.FlowStatus) -> None:
+        told = admin.status
+        told.flows[1].flow = "cache/db2"
+        for one in told.flows:
+            one.backfill.CopyFrom(ended(share=1.0, rows=0))
+        code, out, _ = run("verify", "cache", "--yes", *AT)
+        assert (code, lines(out)[-1]) == (1, "nothing was compared: no table that cache wants exists")
 
     def test_shards_are_added_up(self, admin: FakeAdmin, flow: admin_pb2.FlowStatus) -> None:
         told = admin.status
