@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from caravan.fleet import Fleet
 from publisher.flows.assignment import assign
 from publisher.flows.part_reports import Row, warn
+from publisher.push.attached import MOST_SUBSCRIBERS
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import Dialer, StreamEvents, SubscriberStream
 from publisher.stores.markers.rules import written_anew
@@ -43,7 +44,6 @@ _TOGETHER = 100  # flows whose epochs are raised and recorded at one time
 
 _Given = tuple[SubscriberStream, PublisherFlow]
 _Step = Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
-_MOST_SUBSCRIBERS = 1000  # one application has at most this many; each is a connection
 
 
 class Permits(Protocol):
@@ -210,7 +210,7 @@ class Assigner:
             else:
                 member.gone_since = None
         for name, info in present.items():
-            if app.config.allows(name) and (name in app.members or len(app.members) < _MOST_SUBSCRIBERS):
+            if app.config.allows(name) and (name in app.members or len(app.members) < MOST_SUBSCRIBERS):
                 app.refused.discard(name)
                 if name not in app.members:
                     self._dial(app, info)
@@ -224,7 +224,7 @@ class Assigner:
                             "run fewer of them"
                         ),
                         application,
-                        _MOST_SUBSCRIBERS,
+                        MOST_SUBSCRIBERS,
                         shortened(name),
                     )
             elif name not in app.refused:

@@ -44,9 +44,10 @@ _OPTIONS: Final = [
     ("grpc.max_concurrent_streams", 8),  # a subscriber has one stream on each connection
     ("grpc.max_allowed_incoming_connections", 2048),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.max_connection_idle_ms", 10_000),  # a subscriber calls at once
 ]
 _MOST_STREAMS: Final = 2048
+_CHECKS: Final = 2  # at one time: threads that others need, too
 _AGAIN_S: Final = 5.0
 _STOP_S: Final = 0.5
 
@@ -74,6 +75,7 @@ class AttachService:
         self.insecure = insecure
         self.address = ""
         self.refused: Counter[str] = Counter()
+        self._checks = asyncio.Semaphore(_CHECKS)
         self._application = application
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -82,7 +84,8 @@ class AttachService:
             who = Attaching.from_metadata(context.invocation_metadata() or ())
             certificate = None
             if self.trust is None:
-                await asyncio.to_thread(self._check_user, unquote(context.peer()))
+                async with self._checks:
+                    await asyncio.to_thread(self._check_user, unquote(context.peer()))
             else:
                 certificate = self._certificate(self.trust, who, context)
             self._check_application(who)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
-__all__ = ["AttachedLine", "AttachedSubscribers"]
+__all__ = ["MOST_SUBSCRIBERS", "AttachedLine", "AttachedSubscribers"]
 
+MOST_SUBSCRIBERS: Final = 1000
+"""One application has at most this many; each is a connection."""
 _AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log and at the network between"
 
 
@@ -155,6 +157,11 @@ class AttachedSubscribers:
         self._known = {name: one for name, one in self._known.items() if not self._is_gone(one)}
         if key in self._known:
             raise self._not_gone(self._known[key])
+        if sum(one.info.application == who.application for one in self._known.values()) >= MOST_SUBSCRIBERS:
+            raise Retryable(
+                f"{who.application} has {MOST_SUBSCRIBERS} subscribers, with those that may still run a handler",
+                hint="run fewer of them, and give each the same id (WORMHOLE_ID) when it starts again",
+            )
         self._processes += 1
         info = SubscriberInfo(who.application, who.subscriber, "", who.weight, self._processes)
         known = self._known[key] = _Attached(info, who.instance)

@@ -621,7 +621,7 @@ async def test_an_application_is_dialled_at_so_many_subscribers_at_most(
 ) -> None:
     from publisher.flows import assigner
 
-    monkeypatch.setattr(assigner, "_MOST_SUBSCRIBERS", 3)
+    monkeypatch.setattr(assigner, "MOST_SUBSCRIBERS", 3)
     world.application("mad")
     async with world.publisher() as publisher:
         for number in range(9):

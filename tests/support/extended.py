@@ -66,6 +66,7 @@ EXTENDED: Final = (
     # Damage at every place, kill -9 at every step, and growth.
     "tests/fuzz/test_fuzz_short.py",
     "tests/hostile/test_hostile_log.py",
+    "tests/hostile/test_malicious_dialler.py::test_connections_without_a_call_are_bounded_in_number_and_time",
     "tests/hostile/test_postgres_impostor.py",
     "tests/integration/test_postgres_connection.py::test_a_proof_takes_no_setting",
     "tests/integration/test_postgres_source.py::test_slots_dropped_by_hand_are_made_as_the_message_says",

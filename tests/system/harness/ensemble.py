@@ -34,13 +34,14 @@ class Application:
     """``subscribers``: names, each with settings of `tests.system.harness.subscriber` that differ from the plain ones;
     one that is ``None`` is configured and not started (a test plays it).
 
-    ``settings``: further TOML lines; ``wanted`` says the same as the filter in them.
+    ``settings``: further TOML lines; ``wanted`` says the same as the filter in them. ``dials``: its subscribers dial.
     """
 
     subscribers: dict[str, dict[str, Any] | None]
     settings: str = ""
     wanted: Wanted = lambda _: True
     start: str = "earliest"
+    dials: bool = False
 
 
 @dataclass(slots=True)
@@ -280,7 +281,7 @@ class Ensemble:
 
     def add(self, name: str, application: str, settings: dict[str, Any]) -> None:
         options = {"id": name, "coordinator": str(self.config), **settings.get("options", {})}
-        if not self.plan.zookeeper:
+        if name in self.ports:
             options = {"listen": f"127.0.0.1:{self.ports[name]}", **options}
         given = {**settings, "options": options}
         member = SubscriberProcess(name, application, self.folder, given, whole=self.plan.measured)
@@ -318,9 +319,10 @@ class Ensemble:
                 f"[applications.{name}]",
                 'dataset = "shop"',
                 f'start = "{application.start}"',
+                f'connect = "{"publisher" if application.dials else "subscriber"}"',
                 application.settings,
             ]
-            if self.zookeeper is None:
+            if self.zookeeper is None and not application.dials:
                 self.ports.update((subscriber, free_port()) for subscriber in application.subscribers)
                 parts.append(f"[applications.{name}.subscribers]")
                 parts += [
