@@ -86,6 +86,7 @@ class FlowRecords:
         self._form = form
         self._whole = whole
         self._flows: dict[str, tuple[str, _Flow]] = {}  # the key of the record, and what was stored last
+        self._confirmed: dict[str, tuple[int, int]] = {}  # by shard the last epoch and version that the server had
         self._evicted: dict[str, bytes] = {}  # by shard what was known when its epoch began
         self._sent: dict[str, Sent] = {}  # by shard what is not confirmed yet
 
@@ -108,7 +109,7 @@ class FlowRecords:
         removed = evicted is not None and evicted.since(fields[7])
         same = found is not None and fields[4] == self._form.encode() and not removed
         start = start_of(
-            found.row if found is not None and same else None,
+            self._row(found.row, notice) if found is not None and same else None,
             notice if self._whole else replace(notice, acknowledged=False),
         )
         flow = _Flow(start.row, 0, 0) if found is None else found
@@ -167,6 +168,8 @@ class FlowRecords:
         answers = await self._store.receive(sent)
         if not all(answer for name, answer in zip(sent.names, answers, strict=True) if name == "EVAL"):
             raise self._lost(*self._flows[shard])
+        row = self._flows[shard][1].row
+        self._confirmed[shard] = row.epoch, row.version
 
     async def marked(self, marker: Datamarker) -> None:
         """Store the datamarker."""
@@ -212,6 +215,17 @@ class FlowRecords:
         if not stored:
             raise self._lost(key, after)
         self._flows[shard] = key, after
+        self._confirmed[shard] = row.epoch, row.version
+
+    def _row(self, row: MarkerRow, notice: ShardNotice) -> MarkerRow:
+        """The row that an epoch begins with. Where a server lost its last writes, a move of the datamarker may be among
+        them, or may be behind them. A move that is after the server's own datamarker would pass over what it lost.
+        """
+        assert notice.marker is not None
+        set_back = (row.epoch, row.version) < self._confirmed.get(notice.shard, (0, 0))
+        if set_back and row.marker and row.datamarker.order < notice.marker.order:
+            return replace(row, move=max(row.move, notice.move))
+        return row
 
     def _lost(self, key: str, flow: _Flow) -> TargetUnavailable:
         return TargetUnavailable(

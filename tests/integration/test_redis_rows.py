@@ -636,6 +636,35 @@ def test_a_server_that_was_set_back_while_nothing_changes(
     assert [row["text"] for row in world.rows.values()] == (["b"] if mode == "set" else [])
 
 
+@pytest.mark.parametrize(("to", "before"), [(1, True), (2, True), (1, False), (4, False)])
+@pytest.mark.parametrize("mode", ["delete", "set"])
+def test_a_server_that_was_set_back_behind_a_move_of_the_datamarker(
+    new_redis_world: NewWorld, own_redis: RedisServer, mode: str, to: int, before: bool
+) -> None:
+    """``before``: the move is before the server is set back."""
+    world = new_redis_world(own_redis.url(), mode=mode)
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    flow.commit(put(1, "b"), put(2, "b"))
+    if mode == "delete":
+        world.fill(f"{TABLE}:3")
+    copy: Any = {key: world.client.dump(key) for key in world.client.scan_iter()}
+    flow.commit(put(3, "c"))
+    flow.commit(put(4, "d"))
+    if before:
+        flow.move(marker_at(to))
+        flow.commit(put(4, "e"))
+    world.client.flushdb()
+    for key, value in copy.items():
+        world.client.restore(key, 0, value)
+    if not before:
+        flow.move(marker_at(to))
+    flow.commit(put(1, "f"))
+    found = {key[-1]: row["text"] for key, row in world.rows.items()} if mode == "set" else world.left
+    assert found == ({"1": "f", "2": "b", "3": "c", "4": "e" if before else "d"} if mode == "set" else [])
+    assert flow.datamarker == flow.end
+
+
 def test_a_replica_that_was_behind_takes_over(new_redis_world: NewWorld) -> None:
     """The sink's connections stay, and its server goes on as a replica of nothing that it knew."""
     with RedisServer() as primary, RedisServer() as replica:
