@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caravan.plan import NEAR_BYTES, Action, Board, CaravanView, Close, FlowView, SendBack, Start, lead, plan
@@ -146,7 +146,7 @@ class _World:
             slowest = min((max(f.place, c.start) for f in riders), default=c.place)
             fastest = max((min(f.place, c.place) for f in riders), default=c.place)
             room = _BUFFER - (c.place - slowest)
-            if room <= 0 and self.maximum > 1 and fastest >= c.place:
+            if room <= 0 and self.maximum > 1 and fastest >= c.place and c.place < self.end:
                 for f in riders:
                     if f.place == slowest:
                         f.caravan = None
@@ -181,7 +181,15 @@ def _worlds(draw: st.DrawFn) -> _World:
     return _World(end, growth, draw(st.integers(1, 5)), one, total, flows)
 
 
+def _flow_at_the_start_of_a_full_buffer() -> _World:
+    """Flow 5 joins the lead, which is at the end of the log, at the place where the lead's buffer begins."""
+    places = {0: (246, 500.0), 1: (0, 12.0), 2: (0, 12.0), 3: (0, 12.0), 4: (1, 12.0), 5: (244, 40.0)}
+    flows = [_Flow(str(i), place * float(_MIB), speed * _MIB) for i, (place, speed) in places.items()]
+    return _World(256.0 * _MIB, 0.0, 3, 0.0, 0.0, flows)
+
+
 @examples(60)
+@example(_flow_at_the_start_of_a_full_buffer())
 @given(_worlds())
 def test_every_flow_arrives_within_the_caps_and_nothing_flaps(world: _World) -> None:
     while any(world.end - flow.place > NEAR_BYTES for flow in world.flows):
