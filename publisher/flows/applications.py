@@ -292,7 +292,8 @@ class Applications:
         """
         settings, lease_s = self._served.settings, self._coordinator.lease_s()
         if settings.markers == "zookeeper" and lease_s != math.inf:
-            flow.holding.was_at(holder.subscriber, None, holder.seen_at + lease_s + settings.handler_timeout)
+            until = holder.seen_at + lease_s + settings.handler_timeout
+            flow.holding.was_at(holder.subscriber, None, until, process=holder.process)
 
     def describe(self, message: admin_pb2.PublisherStatus) -> None:
         """See :class:`~publisher.flows.part_reports.Described`. The log is described before."""

@@ -249,12 +249,12 @@ class Assigner:
         """A stream broke: its flows wait for its subscriber to return, or for another subscriber."""
         now = self._clock.monotonic()
         for flow in lost:
-            holder = flow.holding.subscriber
+            holder, process = flow.holding.subscriber, flow.holding.process
             idle = flow.releasing and now - flow.holding.asked_at > self._timeouts.handler
             flow.release(f"its stream ended: {cause}")
             if stream.left:
                 continue
-            flow.holding.was_at(holder, None if idle else stream)
+            flow.holding.was_at(holder, None if idle else stream, process=process)
             if self.flows.get(flow.key) is not flow:
                 self._former[flow.key] = flow
         self.changed()
@@ -366,7 +366,9 @@ class Assigner:
         app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
         until = flow.holding.held_until if flow.holding.subscriber == subscriber else 0.0
-        flow.holding.was_at(subscriber, None if member is None else member.stream, until)
+        stream = None if member is None else member.stream
+        process = "" if stream is None else stream.info.process
+        flow.holding.was_at(subscriber, stream, until, process=process)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
         """Whether the subscriber accepts the list of parked rows, whose later updates it has to park."""
@@ -436,7 +438,7 @@ class Assigner:
         """
         for flow in self.flows.values():
             if former is not None and flow.holding.lost_from is former:
-                flow.holding.was_at(name, stream)
+                flow.holding.was_at(name, stream, process=stream.info.process)
 
     def _end(self, app: _Application, name: str) -> None:
         """Hang up for good; :meth:`close` waits for what is still under way then."""
@@ -528,7 +530,8 @@ class Assigner:
     def _taker(self, app: _Application, flow: PublisherFlow, target: str | None, now: float) -> SubscriberStream | None:
         """The stream to which a flow without a subscriber is assigned; ``None`` while it has to wait."""
         if (former := self._former.pop(flow.key, None)) is not None:
-            flow.holding.was_at(former.holding.subscriber, former.holding.lost_from)
+            last = former.holding
+            flow.holding.was_at(last.subscriber, last.lost_from, process=last.process)
         holding = flow.holding
         if flow.control.paused:
             flow.explain(Problem(f"paused by {flow.control.paused}", code="flow-paused"))
@@ -545,7 +548,10 @@ class Assigner:
         member = None if target is None else app.members.get(target)
         holder = None if holding.subscriber is None else app.members.get(holding.subscriber)
         if holding.held_until:
-            # An earlier publisher assigned it, and no release was reported since.
+            # An earlier publisher assigned it, and no release was reported since. Another process of the same id
+            # knows nothing of what the former one does.
+            if holder is not None and holder.stream.info.process != holding.process:
+                holder = None
             if now >= holding.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
                 holding.was_at(None, None)
                 holder = None
@@ -595,7 +601,7 @@ class Assigner:
         try:
             if raised:
                 for stream, flow in raised:
-                    flow.holding.intend(stream.info.id)
+                    flow.holding.intend(stream.info.id, stream.info.process)
                 await self._openings.note(flows)  # subscribers refuse what is not recorded
                 await self._openings.read(flows)  # after the epochs were raised: former ones park nothing any more
             await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
@@ -664,7 +670,7 @@ class Assigner:
         if not self._may_give(stream, flow) or flow.holding.epoch != epoch or not self.keeps_order(stream, flow):
             return False
         stream.assign(flow, yields=not self._permits.sole() or flow.holding.contested)
-        flow.assign(stream.info.id, self._clock.monotonic())
+        flow.assign(stream.info.id, self._clock.monotonic(), stream.info.process)
         place = f"in epoch {epoch} from {flow.delivery.marker}"
         self._said.add("flows given away", f"{flow.name} to {stream.info.id}", place)
         return True

@@ -71,7 +71,11 @@ class FlowStates:
             await self._known.note(
                 {
                     flow.key: FlowRecord(
-                        self._identity, flow.recorded, flow.holding.epoch, self.state(flow, lead).value
+                        self._identity,
+                        flow.recorded,
+                        flow.holding.epoch,
+                        self.state(flow, lead).value,
+                        flow.holding.recorded_process,
                     )
                     async for flow in in_turns(flows)
                 }

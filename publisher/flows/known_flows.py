@@ -31,12 +31,13 @@ _UNSEEN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class FormerHolder:
-    """The subscriber at which an earlier publisher had a flow. ``seen_at``: when this publisher, as the owner of the
-    log, read that (seconds of the monotonic clock).
+    """The subscriber at which an earlier publisher had a flow, and its process. ``seen_at``: when this publisher, as
+    the owner of the log, read that (seconds of the monotonic clock).
     """
 
     subscriber: str
     seen_at: float
+    process: str = ""
 
 
 def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
@@ -111,8 +112,11 @@ class KnownFlows:
             asked = self._asked[application] = await self._coordinator.flows([application], self._includes)
         if application not in self._holders:
             now = self._clock.monotonic()
-            named = {flow: record.subscriber for flow, record in asked.items() if record.subscriber}
-            self._holders[application] = {flow: FormerHolder(subscriber, now) for flow, subscriber in named.items()}
+            self._holders[application] = {
+                flow: FormerHolder(record.subscriber, now, record.process)
+                for flow, record in asked.items()
+                if record.subscriber
+            }
         return asked
 
     async def _seen(self, flow: FlowKey) -> int:

@@ -163,7 +163,7 @@ class AttachedSubscribers:
                 hint="run fewer of them, and give each the same id (WORMHOLE_ID) when it starts again",
             )
         self._processes += 1
-        info = SubscriberInfo(who.application, who.subscriber, "", who.weight, self._processes)
+        info = SubscriberInfo(who.application, who.subscriber, "", who.weight, self._processes, process=who.instance)
         known = self._known[key] = _Attached(info, who.instance)
         return known
 

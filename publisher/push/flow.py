@@ -117,10 +117,10 @@ class PublisherFlow:
 
     # -- from one stage to the next; each raises `ImpossibleError` where it cannot happen
 
-    def assign(self, subscriber: str, now: float) -> None:
+    def assign(self, subscriber: str, now: float, process: str = "") -> None:
         """It was given to the subscriber."""
         self._enter(Event.ASSIGN)
-        self.holding.given(subscriber, now)
+        self.holding.given(subscriber, process, now)
         self.loss.found_unreadable(False)
         if not self.holding.contested:
             self.explain(passing("opening"))

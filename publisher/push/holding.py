@@ -20,12 +20,16 @@ class FlowHolding:
     """The epoch of the last assignment. Each assignment raises it first."""
     subscriber: str | None = None
     """Id of the subscriber that has the flow or had it last."""
+    process: str = ""
+    """The process of that subscriber (:class:`~wormhole.coordination.port.SubscriberInfo`)."""
     lost_from: object | None = None
     """The stream that broke while the flow was there: a handler of the flow may still run."""
     held_until: float = 0.0
     """Until this time a handler that an earlier publisher called may still run. 0: there is no such handler."""
     intended: str | None = None
     """The subscriber that is about to get the flow."""
+    intended_process: str = ""
+    """The process of that subscriber."""
     halted_life: object | None = None
     """The life of the subscriber (``SubscriberStream.life``) in which a handler failed."""
     halted_at: str = ""
@@ -66,6 +70,11 @@ class FlowHolding:
         works = assigned or self.lost_from is not None or bool(self.held_until)
         return (self.subscriber or "") if works else ""
 
+    @property
+    def recorded_process(self) -> str:
+        """The process of the subscriber that the flow record names."""
+        return self.process if self.intended is None else self.intended_process
+
     def credit_waited_s(self, now: float) -> float:
         """For how long there has been something to send and no credit for it."""
         return now - self.waiting_credit_since if self.waiting_credit_since else 0.0
@@ -84,14 +93,15 @@ class FlowHolding:
         """The datamarker was set, in a new epoch."""
         self.epoch = epoch
 
-    def intend(self, subscriber: str | None) -> None:
+    def intend(self, subscriber: str | None, process: str = "") -> None:
         """The flow is about to be assigned to the subscriber; ``None``: to no subscriber."""
-        self.intended = subscriber
+        self.intended, self.intended_process = subscriber, process
 
-    def given(self, subscriber: str, now: float) -> None:
+    def given(self, subscriber: str, process: str, now: float) -> None:
         """The subscriber has the flow."""
-        self.was_at(subscriber, None)
-        self.intended, self.handler = None, None
+        self.was_at(subscriber, None, process=process)
+        self.intend(None)
+        self.handler = None
         self.resumed()
         self.spacing.given(now)
 
@@ -112,11 +122,12 @@ class FlowHolding:
         """The flow may be assigned to the subscriber at which a handler failed."""
         self.halted_life, self.halted_at = None, ""
 
-    def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0) -> None:
-        """The subscriber had the flow last. A handler may still run there: one called through ``stream``, or, ``until``
-        that time, one that an earlier publisher called.
+    def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0, *, process: str = "") -> None:
+        """The subscriber had the flow last, in that ``process``. A handler may still run there: one called through
+        ``stream``, or, ``until`` that time, one that an earlier publisher called.
         """
         self.subscriber, self.lost_from, self.held_until = subscriber, stream, until
+        self.process = process
 
     def refused(self, conflict: EpochConflict) -> None:
         """The subscriber holds the flow in another epoch."""

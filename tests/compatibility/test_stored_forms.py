@@ -36,6 +36,9 @@ from tests.compatibility.stored_forms import (
 from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
 from wormhole.config import application_from_json, config_to_json, dataset_from_json, parse_json, to_json
 from wormhole.config.sinks import SinkTable
+from wormhole.coordination.port import FlowRecord
+from wormhole.coordination.records import flow_from_json as record_from_json
+from wormhole.coordination.records import flow_to_json as record_to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
 
@@ -112,6 +115,12 @@ LATER: Final = [
         lambda data: application_from_json("cache", data.decode(), "a node"),
     ),
     in_bytes(
+        "zookeeper/flow",
+        FlowRecord("shop/main/db1@host1:42", "a", 3, "live", "5e5e"),
+        record_to_json,
+        lambda data: record_from_json(data, "a node"),
+    ),
+    in_bytes(
         "running/settings-listens",
         parsed().model_copy(
             update={
@@ -153,6 +162,7 @@ NOT_STORED: Final = {
     ("Assigned", "size"): "it is counted where it arrives",
     ("Datamarker", "shard"): "it is filled in where an application receives it",
     ("MonitorConfig", "sinks"): "a publisher's file has no sinks",
+    ("SubscriberInfo", "process"): "a subscriber that dials is not registered",
     ("Run", "first_index"): "the segment begins with a transaction",
     ("Run", "indexes"): "they count up by one",
     ("Run", "schema_index"): "all updates have one schema",

@@ -16,7 +16,7 @@ from scripts.prepare import ROOT
 from tests.mutants.faults import FAULTS
 from tests.mutants.runner import FaultError, Result, check_faults, run_all, table
 from tests.mutants.touched import NoBaseError, changed_files, draw, run_within
-from tests.simulation.mutants import MOVE_FAULTS, SIMULATED_FAULTS
+from tests.simulation.mutants import ALL_FAULTS
 from tests.support import scratch
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run all faults, or those named in ``arguments``; or look whether all fit the tree."""
     if list(arguments) == ["--check"]:
         try:
-            check_faults([*FAULTS, *SIMULATED_FAULTS, *MOVE_FAULTS], ROOT)
+            check_faults([*FAULTS, *ALL_FAULTS], ROOT)
         except FaultError as error:
             print(f"mutants: {error}", file=sys.stderr)
             return 1

@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fault", default="", help="a fault of tests/simulation/mutants.py")
     parser.add_argument("--stop", action="store_true", help="end at the first schedule that fails")
     parser.add_argument("--moves", action="store_true", help="flows are moved, of an application that keeps its place")
+    parser.add_argument("--attach", action="store_true", help="subscribers dial, or begin or cease to")
     parser.add_argument("--trace", action="store_true", help="print the trace of each")
     given = parser.parse_args(arguments)
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     began, failed, seconds, terms, epochs, overlaps, count = time.process_time(), 0, 0.0, 0, 0, 0, 0
     for seed in range(int(first), int(last or first) + 1):
         try:
-            outcome = run(seed, traced=traced, moves=given.moves)
+            outcome = run(seed, traced=traced, moves=given.moves, attach=given.attach)
         except Exception:
             print(f"FAILED seed {seed}: the simulation itself failed", flush=True)
             raise

@@ -16,7 +16,7 @@ from typing import Final
 from scripts.prepare import ROOT
 from tests.mutants.runner import Fault, applied
 
-__all__ = ["MOVE_FAULTS", "SIMULATED_FAULTS", "put_in"]
+__all__ = ["ALL_FAULTS", "ATTACH_FAULTS", "MOVE_FAULTS", "put_in"]
 
 _TESTS: Final = ("tests/simulation/test_ownership.py::test_schedules",)
 
@@ -33,6 +33,7 @@ _CLAIM: Final = "wormhole/coordination/log_claim.py"
 _SESSION: Final = "wormhole/coordination/kazoo_session.py"
 _ZOOKEEPER: Final = "wormhole/coordination/zookeeper.py"
 _RULES: Final = "publisher/stores/markers/rules.py"
+_ATTACHED: Final = "publisher/push/attached.py"
 _ROW: Final = "subscriber_sdk/transactional/marker_row.py"
 
 SIMULATED_FAULTS: Final[list[Fault]] = [
@@ -126,7 +127,8 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "intended-subscriber-not-recorded",
         _ASSIGNER,
-        "                for stream, flow in raised:\n                    flow.holding.intend(stream.info.id)\n",
+        "                for stream, flow in raised:\n"
+        "                    flow.holding.intend(stream.info.id, stream.info.process)\n",
         "",
         "the subscriber is recorded before it gets the flow",
     ),
@@ -264,6 +266,33 @@ MOVE_FAULTS: Final[list[Fault]] = [
 ]
 
 
+ATTACH_FAULTS: Final[list[Fault]] = [
+    _fault(
+        "lost-process-taken-for-gone",
+        _ATTACHED,
+        "        away = known.line is None and self._clock.monotonic() - known.lost_at > self._gone_after\n",
+        "        away = known.line is None\n",
+        "another process of an id is refused until no handler of the former one can run",
+    ),
+    _fault(
+        "same-id-admitted-twice",
+        _ATTACHED,
+        "        if key in self._known:\n",
+        "        if key in self._known and self._known[key].line is None:\n",
+        "another process of an id is refused while the first one is connected",
+    ),
+    _fault(
+        "another-process-taken-for-the-former-holder",
+        _ASSIGNER,
+        "            if holder is not None and holder.stream.info.process != holding.process:\n",
+        "            if holder is None and holding.process:\n",
+        "a new owner of a log waits for the process that had a flow, and not for its id",
+    ),
+]
+
+ALL_FAULTS: Final = [*SIMULATED_FAULTS, *MOVE_FAULTS, *ATTACH_FAULTS]
+
+
 class _Finder(MetaPathFinder, Loader):
     """Gives one module another text."""
 
@@ -280,7 +309,7 @@ class _Finder(MetaPathFinder, Loader):
 
 def put_in(name: str) -> None:
     """Put the fault of that name into the product, of which nothing may be imported yet."""
-    (fault,) = (fault for fault in (*SIMULATED_FAULTS, *MOVE_FAULTS) if fault.name == name)
+    (fault,) = (fault for fault in ALL_FAULTS if fault.name == name)
     module, path = fault.file.removesuffix(".py").replace("/", "."), ROOT / fault.file
     assert module not in sys.modules, f"{module} is imported already"
     sys.meta_path.insert(0, _Finder(module, str(path), applied(fault, path.read_text())))

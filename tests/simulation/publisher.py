@@ -9,6 +9,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,8 +28,10 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.this_process import ThisProcess
 from publisher.publisher import Publisher
-from publisher.push.attach_service import AttachListener, AttachService
+from publisher.push.attach_service import AttachService
+from publisher.push.attached import AttachedSubscribers
 from publisher.stores.markers import ZooKeeperMarkerStore
+from tests.simulation.attaching import VirtualListener
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.stream import Around, place
 from tests.simulation.world import Process
@@ -148,9 +151,11 @@ def _publisher(
     known = KnownFlows(coordinator, Path("/", host, "flows.json"), clock)
     background, behind = BackgroundTasks(), set[str]()
     timeouts = Timeouts(desk.publishing.grace_period, desk.publishing.handler_timeout)
+    around = replace(around, attached=AttachedSubscribers(timeouts.grace + timeouts.handler, clock))
     assigner = Assigner(store, nothing, cast("Any", around), timeouts, ownership, clock)
     registrar = Registrar(store, source, desk.log, known, clock)
     applications = Applications(desk.served, source, registrar, coordinator, assigner, behind, clock)
+    service = AttachService(around.attached, applications.config, None, listen="", insecure=True)
     records = FlowRecords(desk.served.kind, store, assigner, nothing, background, behind, clock)
     states = FlowStates(process.identity, known, ownership, nothing, assigner.flows)
     refused_epochs = RefusedEpochs(records, assigner, ownership, background, clock)
@@ -175,9 +180,7 @@ def _publisher(
         replays=nothing,
         backfills=nothing,
         losses=nothing,
-        listener=AttachListener(
-            AttachService(around.attached, applications.config, None, listen="", insecure=False), clock
-        ),
+        listener=cast("Any", VirtualListener(service, around.network, around.process)),
         housekeeping=Housekeeping(log, assigner, applications, nothing, nothing, (states,), clock),
         background=background,
         parking_room=nothing,

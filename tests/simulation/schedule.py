@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, Literal
 
 from publisher.publisher import Publisher
 from publisher.stores.markers.rules import flow_to_json
+from tests.simulation.attaching import attach_address
 from tests.simulation.checks import Checks, Known
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
@@ -81,8 +82,8 @@ def _settings(hosts: int) -> tuple[CoordinatorConfig, PublisherConfig, DatasetCo
 class _Schedule:
     """See the module."""
 
-    def __init__(self, seed: int, *, traced: bool, moves: bool) -> None:
-        self.moves = moves
+    def __init__(self, seed: int, *, traced: bool, moves: bool, attach: bool) -> None:
+        self.moves, self.attach = moves, attach
         world = self.world = Present.world = World(seed, traced=traced)
         chance = self.chance = world.chance
         random.seed(seed)
@@ -116,22 +117,36 @@ class _Schedule:
         self.peace = False
         self.faults_s = chance.uniform(*_FAULTS_S)
         self._pids = 100
-        self._prepare(application)
+        self._application = application
+        self.doubles: list[Subscriber] = []
+        """Processes of an id that another process has as well."""
+        self._prepare()
 
-    def _prepare(self, application: ApplicationConfig) -> None:
+    def _prepare(self) -> None:
         """What an operator and earlier runs left in ZooKeeper."""
         ensemble, paths = self.ensemble, self.paths
         for server in ensemble.servers[1:]:
             server.follow = server.applied  # type: ignore[method-assign]
         for path in (*paths.top, paths.config, paths.subscribers("app"), paths.flows("app"), paths.markers("app")):
             ensemble.commit(None, None, "ensure", [Op("ensure", path)])
-        ensemble.put(paths.application("app"), to_json(application).encode())
-        ensemble.put(paths.config, b"1")
+        self.connect("publisher" if self.attach and self.chance.random() < 0.8 else "subscriber")
         for shard in _SHARDS:
             ensemble.put(paths.marker("app", shard), flow_to_json(StoredFlow(place(0), 0, "earliest")))
         for server in ensemble.servers[1:]:
             del server.follow
         ensemble.observer = self.checks.committed
+
+    def connect(self, side: Literal["publisher", "subscriber"]) -> None:
+        """An operator configures which side dials the other: it is ``side`` that is dialled."""
+        self.world.trace(f"the {side} is dialled from now on")
+        config = self._application.model_copy(update={"connect": side})
+        self.ensemble.put(self.paths.application("app"), to_json(config).encode())
+        self.ensemble.put(self.paths.config, b"1")
+
+    @property
+    def dials(self) -> bool:
+        """Whether subscribers dial, as ZooKeeper has it."""
+        return b'"publisher"' in (self.ensemble.data(self.paths.application("app")) or b"")
 
     def end(self) -> int:
         """Number of the last update of each shard."""
@@ -160,14 +175,25 @@ class _Schedule:
     def start_subscriber(self, name: str) -> None:
         """Run the subscriber, unless it runs."""
         before = self.subscribers.get(name)
-        if before is not None and not before.process.dead:
-            return
-        process = self._process(name, name)
+        if before is None or before.process.dead:
+            self.subscribers[name] = self._subscriber(name)
+
+    def double_subscriber(self, name: str) -> None:
+        """Run another process of the subscriber's id, beside the first one."""
+        if self.dials and not self.peace:
+            self.doubles.append(self.subscribers[name])
+            self.subscribers[name] = self._subscriber(name, f"{name}-another")
+
+    def _subscriber(self, name: str, host: str = "") -> Subscriber:
+        process = self._process(name, host or name)
         self.world.trace(f"{process.name} starts")
-        self.subscribers[name] = Subscriber(
-            self.world, self.ensemble, self.network, self.paths, self.checks, process, name
-        )
-        self.subscribers[name].calm, self.subscribers[name].keeps = self.peace, self.moves
+        dials = tuple(map(attach_address, self.hosts)) if self.dials else ()
+        one = Subscriber(
+            self.world, self.ensemble, self.network, self.paths, self.checks, process, name, dials=dials,
+            coordinator=not dials or self.chance.random() < 0.5,
+        )  # fmt: skip
+        one.calm, one.keeps = self.peace, self.moves
+        return one
 
     # -- the schedule
 
@@ -207,6 +233,8 @@ class _Schedule:
             network.block(*pair, blocked=False)
         for host in self.hosts:
             self.start_publisher(host)
+        for double in self.doubles:
+            double.process.kill()
         for name in _SUBSCRIBERS:
             self.start_subscriber(name)
             self.subscribers[name].calm = True
@@ -223,6 +251,8 @@ class _Schedule:
             for host in self.hosts:  # one that was asked to end may have done so meanwhile
                 self.start_publisher(host)
             for name in _SUBSCRIBERS:
+                if self.subscribers[name].dials != self.dials:
+                    self.subscribers[name].leave()
                 self.start_subscriber(name)
             self.world.after(0.25, self._look)
 
@@ -268,6 +298,8 @@ class Faults:
         ]
         if len(schedule.ensemble.servers) > 1:
             kinds.append((_ISOLATE, self._isolate))
+        if schedule.attach:
+            kinds += [(4, self._switch), (4, self._double)]
         self._kinds = [kind for weight, kind in kinds for _ in range(weight)]
 
     def one(self) -> None:
@@ -375,6 +407,33 @@ class Faults:
         one.leave()
         self._world.after(self._chance.uniform(1.0, 4.0), self._schedule.start_subscriber, one.name)
 
+    def _switch(self) -> None:
+        """An operator changes which side dials, and restarts the subscribers then."""
+        self._schedule.connect("subscriber" if self._schedule.dials else "publisher")
+        for name in _SUBSCRIBERS:
+            self._world.after(self._chance.uniform(0.0, 2.0), self._renew, name)
+
+    def _renew(self, name: str) -> None:
+        one = self._schedule.subscribers[name]
+        if self._chance.random() < 0.5:
+            one.process.kill()
+        else:
+            one.leave()
+        self._world.after(self._chance.uniform(0.0, 3.0), self._schedule.start_subscriber, name)
+
+    def _double(self) -> None:
+        """Another process of an id. The first one ends or stops soon, or another owner comes while a handler of it
+        works.
+        """
+        one, chance, owner = self._subscriber(), self._chance, self._schedule.checks.owner
+        what = chance.choice((one.process.kill, one.leave, partial(one.process.pause, self._seconds())))
+        if owner is not None and chance.random() < 0.5:
+            one.busy = self._world.now + 0.5, _HANDLER_S * chance.uniform(0.7, 0.9)
+            what = partial(self._end, owner)
+            self._part_from_others(one, owner, self._seconds())
+        self._schedule.double_subscriber(one.name)
+        self._world.after(chance.uniform(0.0, 2.0), what)
+
     def _partition_subscriber(self) -> None:
         self._partition_of(self._subscriber().process, self._seconds())
 
@@ -382,9 +441,20 @@ class Faults:
         """A handler works for nearly as long as it may, and its subscriber's entry is gone when another owner comes."""
         one, chance, owner = self._subscriber(), self._chance, self._schedule.checks.owner
         one.busy = self._world.now + 0.5, _HANDLER_S * chance.uniform(0.7, 0.9)
-        self._partition_of(one.process, chance.uniform(*_FAULTS_S))
+        seconds = chance.uniform(*_FAULTS_S)
+        self._partition_of(one.process, seconds)
+        if one.dials and owner is not None:
+            self._part_from_others(one, owner, seconds)
         if owner is not None:
             self._world.after(chance.uniform(0.2, 1.2) * _SESSION_S, self._end, owner)
+
+    def _part_from_others(self, one: Subscriber, owner: Process, seconds: float) -> None:
+        """The subscriber does not reach the publishers that may be the next owner."""
+        network, at = self._schedule.network, one.process.host
+        for host in self._schedule.hosts:
+            if host != owner.host:
+                network.block(host, at, blocked=True)
+                self._world.after(seconds, partial(network.block, host, at, blocked=False))
 
     def _end(self, process: Process) -> None:
         """Ask it to end, or kill it."""
@@ -509,9 +579,10 @@ async def _moved(publisher: Publisher, shard: str, to: int) -> None:
             await publisher.records.move(flow, place(to))
 
 
-def run(seed: int, *, traced: bool = False, moves: bool = False) -> Outcome:
-    """The schedule of this seed. ``moves``: of an application that keeps its datamarker, whose flows are moved."""
-    schedule = _Schedule(seed, traced=traced, moves=moves)
+def run(seed: int, *, traced: bool = False, moves: bool = False, attach: bool = False) -> Outcome:
+    """The schedule of this seed. ``moves``: of an application that keeps its datamarker, whose flows are moved.
+    ``attach``: subscribers dial, or begin or cease to."""
+    schedule = _Schedule(seed, traced=traced, moves=moves, attach=attach)
     try:
         schedule.run()
     finally:

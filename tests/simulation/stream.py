@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
-from publisher.push.attached import AttachedSubscribers
+from publisher.push.attached import AttachedLine, AttachedSubscribers
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import StreamEvents
+from tests.simulation.attaching import AttachCall
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
 from tests.simulation.world import Process
@@ -46,7 +47,9 @@ class VirtualLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What streams of one publisher share; it goes where the product has a ``Dialer``. ``hello``: name and lock."""
+    """What streams of one publisher share; it goes where the product has a ``Dialer``. ``hello``: name and lock.
+    ``attached``: those that dialled; each publisher of the process begins with none.
+    """
 
     network: Network
     process: Process
@@ -54,7 +57,7 @@ class Around:
     checks: Checks
     log: VirtualLog
     hello: tuple[str, str]
-    attached: AttachedSubscribers = field(default_factory=lambda: AttachedSubscribers(1.0))
+    attached: AttachedSubscribers = field(default_factory=lambda: AttachedSubscribers(0.0))
 
 
 class _Sending:
@@ -212,10 +215,25 @@ class SimulatedStream:
             self._lose(self.problem or Problem("the stream was closed"))
 
     async def _connect(self) -> Problem:
-        self._over = self._loop.create_future()
         around = self._around
+        if not self.info.address:
+            return await self._attached(await around.attached.line(self.info))
+        self._over = self._loop.create_future()
         around.network.dial(around.process, self.info.address, around.hello, self._dialled, self)
         return await self._over
+
+    async def _attached(self, line: AttachedLine) -> Problem:
+        """A connection that the subscriber dialled."""
+        self._over, call = self._loop.create_future(), cast("AttachCall", aiter(line))
+        try:
+            if not call.end.open:
+                return Problem("it was lost already")
+            self._end = call.end
+            call.end.send("hello", 0, *self._around.hello)
+            call.taken_by(self)
+            return await self._over
+        finally:
+            await line.close()
 
     def _dialled(self, end: End | None, vacant: bool) -> None:
         self._loop.call_soon(self._reached, end, vacant)
@@ -273,6 +291,7 @@ class SimulatedStream:
             return
         if kind == "bye":
             self.left = True
+            self._around.attached.left(self.info)
             return
         sending = self._sending.get(number)
         if sending is None:

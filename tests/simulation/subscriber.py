@@ -16,6 +16,7 @@ from subscriber_sdk.subscriber import NoticeKind, ShardNotice
 from subscriber_sdk.transactional.marker_row import MarkerRow
 from subscriber_sdk.work.flow_worker import _kept
 from subscriber_sdk.work.shards import _Shard
+from tests.simulation.attaching import VirtualDialler
 from tests.simulation.checks import Checks
 from tests.simulation.network import End, Network
 from tests.simulation.world import Process, World
@@ -25,6 +26,7 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.coordination.records import Paths, flow_from_json, subscriber_to_json
 from wormhole.model.errors import EpochRefused
 from wormhole.model.position import Datamarker
+from wormhole.push.attaching import Attaching
 
 __all__ = ["Subscriber"]
 
@@ -175,8 +177,10 @@ class _Work:
 class _Line:
     """The stream of one publisher. ``epochs``: of the flows that it has here, by number."""
 
-    def __init__(self, subscriber: Subscriber, end: End, peer: PushingPeer) -> None:
-        self.end, self.peer = end, peer
+    def __init__(
+        self, subscriber: Subscriber, end: End, peer: PushingPeer, dialler: VirtualDialler | None = None
+    ) -> None:
+        self.end, self.peer, self._dialler = end, peer, dialler
         self.epochs: dict[int, int] = {}
         self.works: dict[int, _Work] = {}
         self._subscriber = subscriber
@@ -204,10 +208,16 @@ class _Line:
         works, self.works = self.works, {}
         for work in works.values():
             work.end("lost")
+        if self._dialler is not None:
+            self._dialler.lost()
 
 
 class Subscriber:
-    """``name``: its id. Another process of the same name begins with nothing."""
+    """``name``: its id. Another process of the same name begins with nothing.
+
+    ``dials``: the addresses of the publishers that it dials; empty: they dial it. One that dials asks ZooKeeper for
+    epochs if it has a ``coordinator``.
+    """
 
     def __init__(
         self,
@@ -218,6 +228,9 @@ class Subscriber:
         checks: Checks,
         process: Process,
         name: str,
+        *,
+        dials: tuple[str, ...] = (),
+        coordinator: bool = True,
     ) -> None:
         self.world, self.checks, self.process, self.name = world, checks, process, name
         self.calm = False
@@ -234,11 +247,23 @@ class Subscriber:
         self.address = f"{process.host}:7000"
         self._info = SubscriberInfo("app", name, self.address, 1.0, process.wall())
         self._at = paths.subscriber("app", name)
-        self.client = VirtualClient(ensemble, process, paths)
-        self.client.add_listener(self._contact)
         process.noticing.append(self)
-        network.listeners[self.address] = self
-        self.client.begin()
+        self.client = VirtualClient(ensemble, process, paths)
+        self._asks = coordinator
+        who = Attaching("app", name, process.name)
+        self._diallers = [VirtualDialler(network, process, address, who, self.accepted) for address in dials]
+        for dialler in self._diallers:
+            dialler.dial()
+        if not dials:
+            network.listeners[self.address] = self
+            self.client.add_listener(self._contact)
+        if coordinator:
+            self.client.begin()
+
+    @property
+    def dials(self) -> bool:
+        """Whether it dials publishers."""
+        return bool(self._diallers)
 
     def handler_s(self) -> float:
         """How long the next call of a handler takes."""
@@ -277,8 +302,8 @@ class Subscriber:
 
     # -- its lines
 
-    def accepted(self, end: End, hello: Any) -> _Line:
-        line = _Line(self, end, PushingPeer(*hello))
+    def accepted(self, end: End, hello: Any, dialler: VirtualDialler | None = None) -> _Line:
+        line = _Line(self, end, PushingPeer(*hello), dialler)
         self._lines[line] = None
         end.send("welcome", 0)
         return line
@@ -313,6 +338,9 @@ class Subscriber:
         offered = Assigned(
             number, epoch, shard, marker, False, yields=yields, rewound=rewound, move=move, acknowledged=acknowledged
         )
+        if not self._asks:
+            self._take(line, number, offered, publisher)
+            return
         until = self.process.monotonic() + _PATIENCE_S
         self._unchecked[line, number] = (offered, publisher, until)
         if not self._looking:
@@ -408,6 +436,8 @@ class Subscriber:
             return
         self.world.trace(f"{self.name} leaves")
         self._leaving = True
+        for dialler in self._diallers:
+            dialler.over = True
         for work in tuple(self._works):
             work.end("leaving")
         if not self._works:

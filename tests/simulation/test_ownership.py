@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from scripts.prepare import ROOT
-from tests.simulation.mutants import MOVE_FAULTS, SIMULATED_FAULTS
+from tests.simulation.mutants import ALL_FAULTS, ATTACH_FAULTS, MOVE_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
 SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 400
@@ -50,6 +50,15 @@ def test_schedules_with_moves() -> None:
     assert f"{count} schedules, 0 failed" in ran.stdout
 
 
+@pytest.mark.parametrize("moves", [(), ("--moves",)] if SOAK else [()], ids=" ".join)
+def test_schedules_with_subscribers_that_dial(moves: tuple[str, ...]) -> None:
+    """They attach, lose the connection and come back, also as another process; operators change the direction."""
+    count = SCHEDULES // 5
+    ran = simulate("--attach", *moves, f"1-{count}")
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
+    assert f"{count} schedules, 0 failed" in ran.stdout
+
+
 @pytest.mark.parametrize("seed", UNANSWERED_MOVES)
 def test_a_move_takes_effect_whose_answer_was_lost(seed: int) -> None:
     ran = simulate("--moves", str(seed))
@@ -66,7 +75,8 @@ def test_a_seed_means_the_same_every_time() -> None:
 def find(fault: str, schedules: int) -> str:
     """What the first of so many schedules reports that shows the fault; empty when none does."""
     moves = ["--moves"] if fault in {one.name for one in MOVE_FAULTS} else []
-    ran = simulate(*moves, "--fault", fault, "--stop", f"1-{schedules}")
+    attach = ["--attach"] if fault in {one.name for one in ATTACH_FAULTS} else []
+    ran = simulate(*moves, *attach, "--fault", fault, "--stop", f"1-{schedules}")
     assert ran.returncode in (0, 1), ran.stderr
     return next((line for line in ran.stdout.splitlines() if line.startswith("FAILED seed")), "")
 
@@ -78,7 +88,7 @@ def test_a_fault_is_found(fault: str) -> None:
 
 @pytest.mark.soak
 def test_every_fault_is_found() -> None:
-    names = [fault.name for fault in (*SIMULATED_FAULTS, *MOVE_FAULTS)]
+    names = [fault.name for fault in ALL_FAULTS]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(names, pool.map(lambda name: find(name, 20_000), names), strict=True))
     assert [name for name, line in found.items() if not line] == []

@@ -55,7 +55,8 @@ class SubscriberInfo:
     """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds
     since 1970).
 
-    ``user``: the uid that it runs as on its host; ``None``: not reported.
+    ``user``: the uid that it runs as on its host; ``None``: not reported. ``process``: what a subscriber that dials
+    calls its process; empty: it is dialled.
     """
 
     application: str
@@ -64,6 +65,7 @@ class SubscriberInfo:
     weight: float = 1.0
     started: float = 0.0
     user: int | None = None
+    process: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -183,12 +185,16 @@ class LogOwners:
 
 @dataclass(slots=True, frozen=True)
 class FlowRecord:
-    """A publisher's report of a flow. It is advisory: the marker store decides about epochs."""
+    """A publisher's report of a flow. It is advisory: the marker store decides about epochs.
+
+    ``process``: of the subscriber; see :class:`SubscriberInfo`.
+    """
 
     owner: str
     subscriber: str
     epoch: int
     state: str
+    process: str = ""
 
 
 @dataclass(slots=True, frozen=True)

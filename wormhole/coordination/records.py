@@ -289,6 +289,7 @@ class _FlowNode(StoredRecord):
     subscriber: Annotated[str, MaxLen(200)]
     epoch: Count
     state: Word
+    process: Annotated[str, MaxLen(255)] = ""
 
 
 class _MonitorNode(StoredRecord):
@@ -389,7 +390,10 @@ def move_from_json(data: bytes, where: str) -> MoveRequest:
 
 def flow_to_json(record: FlowRecord) -> bytes:
     """The node of a flow; application and shard are in its path."""
-    return dumped(_FlowNode.fields_of(record))
+    fields = _FlowNode.fields_of(record)
+    if not record.process:
+        del fields["process"]
+    return dumped(fields)
 
 
 def flow_from_json(data: bytes, where: str) -> FlowRecord:

@@ -45,6 +45,19 @@ async def test_it_goes_to_the_former_holder_and_moves_by_its_release(desk: Desk)
     assert await given_to_s1(desk, 2)
 
 
+async def test_another_process_of_its_id_does_not_count_for_it(desk: Desk) -> None:
+    """It dialled the earlier publisher, and another process of its id was the first to dial this one."""
+    flow = taken_over(desk, "s2")
+    flow.holding.was_at("s2", None, desk.clock.now + UNTIL_S, process="of then")
+    desk.stream("s2").connects()
+    assert await desk.round() == []
+    desk.stream("s2").left = True
+    assert await desk.round() == []
+    assert (flow.cause, flow.recorded, flow.holding.recorded_process) == (WAITS, "s2", "of then")
+    desk.clock.now += UNTIL_S
+    assert await given_to_s1(desk)
+
+
 async def test_one_that_is_the_right_one_keeps_it(desk: Desk) -> None:
     flow = taken_over(desk, "s2")
     desk.stream("s2").connects()
