@@ -16,6 +16,7 @@ from publisher.flows.background_tasks import BackgroundTasks
 from publisher.flows.configured_limits import ConfiguredLimits, limits_of
 from publisher.flows.dead_letters import DeadLetterOffice
 from publisher.flows.delivery_counter import DeliveryCounter
+from publisher.flows.dialling import DiallingApplications
 from publisher.flows.epoch_openings import EpochOpenings
 from publisher.flows.flow_states import FlowStates
 from publisher.flows.housekeeping import Housekeeping
@@ -30,6 +31,7 @@ from publisher.flows.registrar import Registrar
 from publisher.flows.replay_parking import ReplayParking
 from publisher.flows.replays import Replays
 from publisher.flows.row_scans import RowScans
+from publisher.flows.served_applications import ServedApplications
 from publisher.flows.subscriber_answers import Deliveries
 from publisher.flows.tailed_log import TailedLog
 from publisher.flows.this_process import ThisProcess
@@ -51,6 +53,7 @@ from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import StatusReports
 from publisher.publisher import Publisher
 from publisher.push.attach_service import AttachListener, AttachService
+from publisher.push.attach_tokens import AttachTokens
 from publisher.push.attached import AttachedSubscribers
 from publisher.push.stream import Dialer
 from wormhole.coordination.port import Coordinator
@@ -142,9 +145,10 @@ def wired(
     refused_epochs = RefusedEpochs(records, assigner, ownership, background, clock)
     deliveries = Deliveries(assigner, records, dead_letters, backfills, losses, refused_epochs, background)
     assigner.join(deliveries, openings)
-    admission = AttachService(
-        attached, applications.config, served.trust, listen=settings.attach_listen, insecure=insecure
-    )
+    tokens = AttachTokens(coordinator.watch_tokens, clock)
+    following = ServedApplications(coordinator, dataset, served.copy, clock)
+    dialling = DiallingApplications(following, tokens, assigner, attached)
+    admission = AttachService(attached, dialling.config, tokens, served.trust, settings, insecure=insecure)
     return Publisher(
         served=served,
         process=process,
@@ -164,7 +168,7 @@ def wired(
         replays=replays,
         backfills=backfills,
         losses=losses,
-        listener=AttachListener(admission, clock),
+        listener=AttachListener(admission, dialling.run, clock),
         housekeeping=Housekeeping(log, assigner, applications, replays, backfills, (dead_letters, states), clock),
         background=background,
         parking_room=room,

@@ -36,6 +36,7 @@ from wormholectl.run import commands as run
 from wormholectl.shared.errors import GuardedGroup
 from wormholectl.show.printer import print_text
 from wormholectl.tail import commands as tail
+from wormholectl.tokens import commands as tokens
 
 __all__ = ["ListedCommand", "RootGroup", "app"]
 
@@ -52,7 +53,7 @@ _GROUPS: Final = {  # in the order of `--help`
     _OBSERVE: ("flows", "lag", "why-lag", "top", "publishers", "shards", "caravans", "subscribers", "hosts", "audit"),
     _OPERATE: ("explain", "markers", "relay", "drain", "support-dump"),
     _ROWS: ("backfill", "verify", "repair", "archive", "replay", "snapshot", "history", "export", "spark"),
-    _CONFIGURE: ("config", "filters"),
+    _CONFIGURE: ("config", "filters", "tokens"),
 }
 _PANELS: Final = {name: group for group, names in _GROUPS.items() for name in names}
 _ENTRY_POINTS: Final = "wormhole.commands"
@@ -93,6 +94,7 @@ _NOUNS: Final = (
     (run.monitor_app, "monitor"),
     (config.app, "config"),
     (filters.app, "filters"),
+    (tokens.app, "tokens"),
     (backfill.app, "backfill"),
     (verify.app, None),
     (zookeeper.app, "zookeeper"),

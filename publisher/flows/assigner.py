@@ -163,14 +163,13 @@ class Assigner:
 
     def application(self, config: ApplicationConfig) -> None:
         """The application is configured (anew)."""
-        if config.connect == "publisher":
-            self._dialer.attached.wanted.set()
         known = self._applications.get(config.name)
         if known is None:
             self._applications[config.name] = _Application(config)
         else:
             known.config, known.configured = config, True
-            self._present(known)  # other subscribers may be allowed now
+            if not self._stopping:
+                self._present(known)  # other subscribers may be allowed now
         self.changed()
 
     def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:

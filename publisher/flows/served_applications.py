@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from wormhole.config import DatasetConfig
+from wormhole.config import ApplicationConfig, DatasetConfig
 from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import WormholeError
@@ -24,7 +25,8 @@ _RETRY_S: Final = 2.0
 
 class ServedApplications:
     """The applications of ``dataset`` that ``copy`` serves, by itself or in turn with other copies, as long as
-    :meth:`run` runs."""
+    :meth:`run` runs. ``changed`` is called with them.
+    """
 
     def __init__(
         self, coordinator: Coordinator, dataset: DatasetConfig, copy: str, clock: Clock = SYSTEM_CLOCK
@@ -33,6 +35,7 @@ class ServedApplications:
         self._dataset = dataset
         self._copy = copy
         self._clock = clock
+        self.changed: Callable[[Mapping[str, ApplicationConfig]], None] = lambda applications: None
         self._names: frozenset[str] | None = None
         self._error: WormholeError | None = None
         self._asked = asyncio.Event()
@@ -44,13 +47,15 @@ class ServedApplications:
         while True:
             try:
                 async for applications in self._coordinator.watch_applications():
-                    self._names = frozenset(
-                        name
+                    mine = {
+                        name: config
                         for name, config in applications.items()
                         if config.dataset == self._dataset.name and self._dataset.serves(self._copy, config.from_copy)
-                    )
+                    }
+                    self._names = frozenset(mine)
                     self._error = None
                     self._asked.set()
+                    self.changed(mine)
                 return
             except WormholeError as error:
                 if str(error) != str(self._error):

@@ -7,20 +7,22 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import grpc
 import grpc.aio
 
+from publisher.push.attach_tokens import AttachTokens, host_of
 from publisher.push.attached import AttachedLine, AttachedSubscribers
-from wormhole.config import ApplicationConfig
+from wormhole.config import ApplicationConfig, PublisherConfig
 from wormhole.host.clock import Clock
 from wormhole.host.listening import add_port
 from wormhole.host.socket_table import connection_uid
-from wormhole.host.tls import check_listen
+from wormhole.host.tls import check_listen, is_loopback
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.problem import NO_PROBLEM
 from wormhole.push.attaching import SERVICE, Attaching
@@ -28,6 +30,7 @@ from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.bounds import MOST_MESSAGE_BYTES
 
 if TYPE_CHECKING:
+    from wormhole.coordination.access_tokens import AccessToken
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
@@ -36,6 +39,7 @@ __all__ = ["AttachListener", "AttachService"]
 _log = logging.getLogger(__name__)
 
 _SETTING: Final = "publisher.attach_listen"
+_SECOND_SETTING: Final = "publisher.token_listen"
 _OPTIONS: Final = [
     ("grpc.so_reuseport", 0),  # a second publisher could bind the same port without an error
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
@@ -55,48 +59,83 @@ _STOP_S: Final = 0.5
 class AttachService:
     """Admits subscribers.
 
-    ``application``: the configuration of an application that this publisher serves; ``None``: it serves none of that
-    name. ``listen``: where it should listen; ``address``: where it does, empty: nowhere. ``insecure``: without TLS,
-    processes of other users and hosts are admitted too. ``refused``: the attempts that were not admitted, by code.
+    ``application``: the configuration of an application whose subscribers dial; ``None``: there is none of that name.
+    ``settings``: where it should listen. ``address``: where it does, empty: nowhere; ``token_address``: where with TLS
+    it asks for no certificate. ``insecure``: without TLS, processes of other users and hosts are admitted too.
+    ``refused``: the attempts that were not admitted, by code.
     """
 
     def __init__(
         self,
         attached: AttachedSubscribers,
         application: Callable[[str], ApplicationConfig | None],
+        tokens: AttachTokens,
         trust: Trust | None,
+        settings: PublisherConfig,
         *,
-        listen: str,
         insecure: bool,
     ) -> None:
         self.attached = attached
         self.trust = trust
-        self.listen = listen
+        self.settings = settings
         self.insecure = insecure
-        self.address = ""
+        self.address = self.token_address = ""
         self.refused: Counter[str] = Counter()
         self._checks = asyncio.Semaphore(_CHECKS)
         self._application = application
+        self._tokens = tokens
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """The method: one stream."""
         try:
             who = Attaching.from_metadata(context.invocation_metadata() or ())
+            peer = unquote(context.peer())
             certificate = None
-            if self.trust is None:
-                async with self._checks:
-                    await asyncio.to_thread(self._check_user, unquote(context.peer()))
-            else:
+            if self.trust is not None and (not who.token or context.auth_context().get("x509_pem_cert")):
                 certificate = self._certificate(self.trust, who, context)
+            token = self._token(who, peer) if who.token else None
+            if self.trust is None and token is None:
+                async with self._checks:
+                    await asyncio.to_thread(self._check_user, peer)
             self._check_application(who)
-            line = AttachedLine(requests, context.write, unquote(context.peer()), self.trust, certificate)
-            await self.attached.attach(who, line)
+            until_refused = partial(self._until_refused, who.application, certificate, token)
+            await self.attached.attach(who, AttachedLine(requests, context.write, peer, certificate, until_refused))
         except WormholeError as error:
             self.refused[error.code] += 1
             refused = grpc.StatusCode.INVALID_ARGUMENT
             if not isinstance(error, ProtocolError):
                 refused = grpc.StatusCode.PERMISSION_DENIED
             await context.abort(refused, str(error), trailing_metadata=refusal_metadata(error.hint, error.code))
+
+    def _token(self, who: Attaching, peer: str) -> AccessToken:
+        """The token that the subscriber offers. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        host = host_of(peer)
+        if self.trust is None and not is_loopback(host):
+            raise UsageError(
+                f"a token from {host} came without TLS, so others may have read it",
+                hint=f"revoke it (`wormholectl tokens list {who.application}`), and configure [tls]",
+                code="token-refused",
+            )
+        return self._tokens.check(who.application, who.token, host)
+
+    async def _until_refused(
+        self, application: str, certificate: Certificate | None, token: AccessToken | None
+    ) -> WormholeError:
+        """Return the reason once the certificate is revoked, or the token revoked or expired."""
+        waits: list[asyncio.Future[WormholeError]] = []
+        if token is not None:
+            waits.append(asyncio.ensure_future(self._tokens.until_void(application, token)))
+        if self.trust is not None and certificate is not None:
+            waits.append(asyncio.ensure_future(_revoked(self.trust, certificate)))
+        try:
+            if not waits:
+                await asyncio.Event().wait()
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
 
     def _certificate(self, trust: Trust, who: Attaching, context: Any) -> Certificate:
         """The subscriber's certificate, which carries its id. Raises :class:`~wormhole.model.errors.UsageError`."""
@@ -143,11 +182,15 @@ class AttachService:
 
 
 class AttachListener:
-    """Listens from the time when the first application wants it. ``problem``: why it does not listen since then."""
+    """Listens from the time when the first application wants it.
 
-    def __init__(self, service: AttachService, clock: Clock) -> None:
+    ``follow`` runs beside it: it follows which applications do. ``problem``: why it does not listen since then.
+    """
+
+    def __init__(self, service: AttachService, follow: Callable[[], Awaitable[object]], clock: Clock) -> None:
         self.service = service
         self.problem = NO_PROBLEM
+        self._follow = follow
         self._clock = clock
 
     @property
@@ -155,11 +198,24 @@ class AttachListener:
         """Where it listens; empty: it does not."""
         return self.service.address
 
+    @property
+    def token_address(self) -> str:
+        """Where with TLS it asks for no certificate; empty: nowhere."""
+        return self.service.token_address
+
     async def run(self) -> None:
         """Listen until cancelled. An address that cannot be taken is tried again, because other flows are served
         meanwhile.
         """
-        await self.service.attached.wanted.wait()
+        following = asyncio.ensure_future(self._follow())
+        try:
+            await self.service.attached.wanted.wait()
+            await self._listen()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _listen(self) -> None:
         while True:
             try:
                 async with self._listening():
@@ -175,19 +231,31 @@ class AttachListener:
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
         """Raises :class:`~wormhole.model.errors.ConfigError`."""
-        service = self.service
-        check_listen(service.listen, service.trust, service.insecure, setting=_SETTING)
+        service, trust = self.service, self.service.trust
+        listen, token_listen = service.settings.attach_listen, service.settings.token_listen
+        check_listen(listen, trust, service.insecure, setting=_SETTING)
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_STREAMS)
         handler: Any = grpc.stream_stream_rpc_method_handler(service.attach)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Attach": handler}),))
-        port = await add_port(server, service.listen, service.trust, setting=_SETTING)
+        address, token_address = _at(listen, await add_port(server, listen, trust, setting=_SETTING)), ""
+        if token_listen is not None and trust is not None:
+            port = await add_port(server, token_listen, trust, setting=_SECOND_SETTING, demand=False)
+            token_address = _at(token_listen, port)
         await server.start()
         try:
-            service.address = f"{service.listen.rpartition(':')[0]}:{port}"
+            service.address, service.token_address = address, token_address
             yield
         finally:
-            service.address = ""
+            service.address = service.token_address = ""
             await server.stop(_STOP_S)
+
+
+async def _revoked(trust: Trust, certificate: Certificate) -> WormholeError:
+    return UsageError(await trust.until_revoked(certificate), code="certificate-refused")
+
+
+def _at(listen: str, port: int) -> str:
+    return f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _user_of(peer: str, address: str) -> int | None:

@@ -8,7 +8,7 @@ no handler of it can run any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from wormhole.push.attaching import Attaching
 
 if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
-    from wormhole.host.trust import Trust
+    from wormhole.model.errors import WormholeError
 
 __all__ = ["MOST_SUBSCRIBERS", "AttachedLine", "AttachedSubscribers"]
 
@@ -31,23 +31,26 @@ _AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log a
 
 
 class AttachedLine:
-    """A :class:`~wormhole.push.line.Line` that the subscriber dialled; also its stream. ``peer``: where it comes
-    from. ``welcomed``: its welcome arrived."""
+    """A :class:`~wormhole.push.line.Line` that the subscriber dialled; also its stream.
+
+    ``peer``: where it comes from. ``until_refused`` returns the reason once the subscriber is not admitted any more.
+    ``welcomed``: its welcome arrived.
+    """
 
     def __init__(
         self,
         requests: AsyncIterable[bytes],
         write: Callable[[bytes], Any],
         peer: str,
-        trust: Trust | None,
         certificate: Certificate | None,
+        until_refused: Callable[[], Awaitable[WormholeError]],
     ) -> None:
         self.certificate = certificate
         self.peer = peer
         self.welcomed = False
         self._requests = requests
         self._write = write
-        self._trust = trust
+        self._until_refused = until_refused
         self._over = asyncio.Event()
 
     def __aiter__(self) -> Any:
@@ -70,10 +73,8 @@ class AttachedLine:
 
     async def until_refused(self) -> None:
         """See :class:`~wormhole.push.line.Line`."""
-        if self._trust is None:
-            await asyncio.Event().wait()
-        else:
-            raise StreamBroken(await self._trust.until_revoked(self.certificate), code="certificate-refused")
+        why = await self._until_refused()
+        raise StreamBroken(why.message, hint=why.hint, code=why.code)
 
     async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken:
         """See :class:`~wormhole.push.line.Line`."""

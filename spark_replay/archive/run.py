@@ -16,7 +16,7 @@ from subscriber_sdk import RetryPolicy, Running, SubscriberOptions, serve
 from subscriber_sdk.metrics import samples
 from subscriber_sdk.options.subscriber_options import read_options
 from wormhole.admin.client import Admin
-from wormhole.config import Config
+from wormhole.config import Config, TlsFiles
 from wormhole.host import allocator
 from wormhole.host.compiled import warn_interpreted
 from wormhole.host.where import Where
@@ -98,7 +98,7 @@ async def _compact(compactor: Compactor, assigned: asyncio.Event) -> NoReturn:
 def _publishers(config: Config, coordinator: str, application: str) -> Where:
     """How the archiver reaches publishers: with its own certificate (the SDK's option), else the configuration's."""
     own = read_options({"application": application, "coordinator": coordinator}).tls
-    return Where(coordinator=coordinator, tls=own or config.tls)
+    return Where(coordinator=coordinator, tls=own if isinstance(own, TlsFiles) else config.tls)
 
 
 def _held(where: Where, dataset: str) -> bool:

@@ -7,18 +7,19 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from subscriber_sdk.options.admission import publisher_entries
+from wormhole.coordination.access_tokens import LONGEST_TOKEN
 from wormhole.coordination.port import WEIGHTS, Coordinator
 from wormhole.model.errors import ConfigError, UsageError, WormholeError
 from wormhole.model.suggestion import suggestion
 from wormhole.model.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from wormhole.config import TlsFiles
+    from wormhole.config import TlsAuthority, TlsFiles
 
 __all__ = ["ANY_PORT", "SHARED", "Options", "RetryPolicy", "SubscriberOptions", "read_options"]
 
@@ -55,7 +56,8 @@ SHARED: Final = "(shared)"
 """``Options.coordinator`` of a subscriber that was given a coordinator object."""
 _LEAST_FRAME: Final = 4096  # docs/wire.md
 _ALLOWED: Final = {
-    "tls": "three or four paths are needed: certificate,key,authority,revocation list",
+    "tls": "paths are needed: certificate,key,authority[,revocation list], or with a token authority[,revocation list]",
+    "token": "the text that `wormholectl tokens create` printed is needed",
     "publishers": "names of certificates are needed, each alone or as DATASET=NAME: NAME,DATASET=NAME",
     "dial": "addresses of publishers are needed: host:port,host:port",
     "insecure": "true or false is needed",
@@ -69,6 +71,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "listen": (str,),
     "advertise": (str,),
     "id": (str,),
+    "token": (str,),
     "insecure": (bool,),
     "retry": (RetryPolicy, type(None)),
 }
@@ -94,9 +97,10 @@ class SubscriberOptions(TypedDict, total=False):
     advertise: str
     id: str
     weight: float
-    tls: TlsFiles | str | None
+    tls: TlsFiles | TlsAuthority | str | None
     publishers: str | Collection[str] | Mapping[str, str | Collection[str]]
     dial: str | Collection[str]
+    token: str
     insecure: bool
     concurrency: int
     handler_timeout: float | str
@@ -133,9 +137,10 @@ class Options:
     otherwise ``<host name>-<process id>``."""
     weight: float = 1.0
     """Share of the shards, relative to the other instances."""
-    tls: TlsFiles | None = None
+    tls: TlsFiles | TlsAuthority | None = None
     """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``).
-    Publishers then need a certificate of the same authority that is not revoked.
+    Publishers then need a certificate of the same authority that is not revoked. With ``token`` the authority is enough
+    (``"ca"``, ``"ca,crl"``).
     """
     publishers: tuple[str, ...] = ()
     """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it
@@ -145,6 +150,10 @@ class Options:
     dial: tuple[str, ...] = ()
     """The addresses of publishers (``host:port``) that this subscriber dials, for an application that is configured
     with ``connect = "publisher"``. It does not listen then. Empty: publishers dial it.
+    """
+    token: str = field(default="", repr=False)
+    """With ``dial``: a token of the application, from ``wormholectl tokens create``, in place of a certificate. Only a
+    publisher of this machine, or one that proved a name in ``publishers``, receives it.
     """
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
@@ -196,6 +205,12 @@ class Options:
         if not least <= self.weight <= most:
             problems.append(f"weight = {self.weight}: a number from {least:g} to {most:g} is needed")
         problems += self._wrong_direction() if self.dial else self._wrong_address()
+        if not (self.token.isascii() and self.token.isprintable() and len(self.token) <= LONGEST_TOKEN):
+            problems.append(f"token: {_ALLOWED['token']}")
+        if self.token and not self.dial:
+            problems.append("token is set without dial: only publishers that are dialled take it")
+        if self.tls is not None and self.tls.cert is None and not self.token:
+            problems.append("tls names no certificate: one is needed, or dial with a token")
         if self.tls is not None and not self.publishers:
             problems.append(_UNNAMED)
         if self.publishers and self.tls is None:
@@ -228,7 +243,7 @@ class Options:
     def lasting(self) -> bool:
         """Whether this process has the same name after a restart, so that the updates that it parked are delivered to
         it again."""
-        return bool(self.id) or self.tls is not None
+        return bool(self.id) or (self.tls is not None and self.tls.cert is not None)
 
     @property
     def max_body(self) -> int:
@@ -268,8 +283,10 @@ def _read(name: str, value: Any, where: str) -> Any:
         match name:
             case "tls" if isinstance(value, str):
                 given = [Path(part.strip()) for part in value.split(",")]
+                if len(given) <= 2:
+                    return _tls_files()[1].model_validate(dict(zip(("ca", "crl"), given, strict=False)))
                 cert, key, ca, crl = given if len(given) == 4 else [*given, None]
-                return _tls_files().model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
+                return _tls_files()[0].model_validate({"cert": cert, "key": key, "ca": ca, "crl": crl})
             case "tls" if value is None or isinstance(value, _tls_files()):
                 return value
             case "publishers":
@@ -297,6 +314,8 @@ def _read(name: str, value: Any, where: str) -> Any:
     except WormholeError:
         raise
     except (ValueError, TypeError, KeyError) as error:
+        if name == "token":
+            raise ConfigError(f"{where}: {_ALLOWED[name]}") from None
         raise ConfigError(f"{where} = {value!r}: {_ALLOWED.get(name) or error}") from error
 
 
@@ -310,10 +329,11 @@ def _addresses(value: Any) -> tuple[str, ...]:
     return found
 
 
-def _tls_files() -> type[TlsFiles]:
-    from wormhole.config import TlsFiles  # here, because the models of the configuration take 0.1 s to import
+def _tls_files() -> tuple[type[TlsFiles], type[TlsAuthority]]:
+    # here, because the models of the configuration take 0.1 s to import
+    from wormhole.config import TlsAuthority, TlsFiles
 
-    return TlsFiles
+    return TlsFiles, TlsAuthority
 
 
 def _whole(value: Any) -> int:

@@ -46,7 +46,14 @@ class PublisherDialler:
     """This subscriber does not listen."""
 
     def __init__(self, streams: Streams, options: Options) -> None:
-        if options.tls is None and not options.insecure and (far := [a for a in options.dial if not is_loopback(a)]):
+        far = [address for address in options.dial if not is_loopback(address)]
+        if options.tls is None and options.token and far:
+            raise ConfigError(
+                f'dial = "{far[0]}": without TLS the token could be read on the way',
+                hint="configure tls and publishers, or dial a publisher of this machine",
+                code="token-refused",
+            )
+        if options.tls is None and not options.insecure and far:
             raise ConfigError(
                 f'dial = "{far[0]}": without TLS every update could be read and forged on the way',
                 hint="configure tls and publishers, dial a publisher of this machine, or set insecure = true",
@@ -55,7 +62,7 @@ class PublisherDialler:
         self._streams = streams
         self._options = options
         self._attaching = Attaching(
-            options.application, options.instance, secrets.token_hex(_INSTANCE_BYTES), options.weight
+            options.application, options.instance, secrets.token_hex(_INSTANCE_BYTES), options.weight, options.token
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -36,9 +36,11 @@ from tests.compatibility.stored_forms import (
 from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogue, look, row
 from wormhole.config import application_from_json, config_to_json, dataset_from_json, parse_json, to_json
 from wormhole.config.sinks import SinkTable
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.port import FlowRecord
 from wormhole.coordination.records import flow_from_json as record_from_json
 from wormhole.coordination.records import flow_to_json as record_to_json
+from wormhole.coordination.records import tokens_from_json, tokens_to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
 
@@ -145,6 +147,24 @@ LATER: Final = [
         ),
         lambda config: config_to_json(config).encode(),
         lambda data: parse_json(data.decode(), "it", folder=Path("/")),
+    ),
+    in_bytes(
+        "running/settings-tokens",
+        parsed().model_copy(
+            update={
+                "publisher": parsed().publisher.model_copy(
+                    update={"token_listen": "127.0.0.1:7491", "markers": "zookeeper"}
+                )
+            }
+        ),
+        lambda config: config_to_json(config).encode(),
+        lambda data: parse_json(data.decode(), "it", folder=Path("/")),
+    ),
+    in_bytes(
+        "zookeeper/tokens",
+        (AccessToken("0a" * 32, 1_700_000_000.5, 1_800_000_000.5), AccessToken("0b" * 32, 1_700_000_001.5)),
+        tokens_to_json,
+        lambda data: tokens_from_json(data, "a node"),
     ),
     Form(
         "state/postgres-tables",

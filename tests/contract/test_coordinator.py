@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 
 from tests.support.eventually import PATIENCE_S, eventually, patience
 from wormhole.config import Config, CoordinatorConfig, parse
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.connect import publish_config
 from wormhole.coordination.differences import differences
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -395,6 +396,20 @@ async def test_what_is_wanted_of_a_host_is_seen(any_form: Coordinator) -> None:
     assert await soon(watch) == request
     await any_form.set_host("host1", HostRequest())
     assert await soon(watch) == HostRequest()
+
+
+async def test_tokens_are_seen_and_changed_only_on_what_was_seen(any_form: Coordinator) -> None:
+    watch = any_form.watch_tokens("cache")
+    assert await soon(watch) == ()
+    first, second = AccessToken("0a" * 32, 5.0), AccessToken("0b" * 32, 6.0, 7.0)
+    await any_form.set_tokens("other", (second,), ())
+    await any_form.set_tokens("cache", (first, second), ())
+    assert await soon(watch) == (first, second)
+    with pytest.raises(ConfigError) as refused:
+        await any_form.set_tokens("cache", (first,), (first,))
+    assert refused.value.code == "config-changed"
+    await any_form.set_tokens("cache", (second,), (first, second))
+    assert await soon(watch) == (second,)
 
 
 async def test_the_history_gives_the_newest_first(any_form: Coordinator) -> None:

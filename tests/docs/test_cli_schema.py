@@ -93,6 +93,7 @@ OF_SPARK = {
 }  # tests/integration/test_spark_tables.py, tests/unit/spark_replay/commands/test_audit.py, test_exports.py
 
 SINKS = {"sink-check", "sink-show"}  # tests/unit/sinks/test_commands.py
+TOKENS = {"tokens-create", "tokens-list", "tokens-revoke"}  # tests/unit/wormholectl/tokens/test_commands.py
 
 
 @pytest.fixture
@@ -212,4 +213,5 @@ def test_nothing_is_defined_that_no_test_prints() -> None:
         | RELAY
         | OF_SPARK
         | SINKS
+        | TOKENS
     )

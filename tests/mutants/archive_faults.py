@@ -404,7 +404,7 @@ ARCHIVE_FAULTS: list[Fault] = [
     Fault(
         name="publishers-are-asked-about-leases-without-the-archivers-certificate",
         file="spark_replay/archive/run.py",
-        old="tls=own or config.tls",
+        old="tls=own if isinstance(own, TlsFiles) else config.tls",
         new="tls=config.tls",
         tests=(f"{_COMPACTOR}::test_publishers_are_asked_with_the_certificate_of_the_archiver",),
         promise="with TLS and ZooKeeper the archiver merges as well",

@@ -44,6 +44,7 @@ from wormhole.config.processes import (
     MonitorConfig,
     PublisherConfig,
     RestartConfig,
+    TlsAuthority,
     TlsFiles,
 )
 from wormhole.config.relay import RelayMode, skips_no_less, what_is_recorded
@@ -79,6 +80,7 @@ __all__ = [
     "RestartConfig",
     "RetryConfig",
     "SourceConfig",
+    "TlsAuthority",
     "TlsFiles",
     "application_from_json",
     "bound",

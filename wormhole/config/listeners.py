@@ -16,7 +16,8 @@ _EVERYWHERE: Final = ("0.0.0.0", "[::]")
 
 def check_listeners(config: Config, report: ConfigReport) -> None:
     """Report fixed ports that two listeners of one host share. Port 0 takes a free one and conflicts with none."""
-    publisher = {name: getattr(config.publisher, name) for name in ("admin_listen", "http_listen", "attach_listen")}
+    names = ("admin_listen", "http_listen", "attach_listen", "token_listen")
+    publisher = {name: at for name in names if (at := getattr(config.publisher, name)) is not None}
     listeners = {("monitor", "listen"): config.monitor.listen} | {
         ("publisher", name): address for name, address in publisher.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from enum import Enum
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -30,6 +30,7 @@ __all__ = [
     "MonitorConfig",
     "PublisherConfig",
     "RestartConfig",
+    "TlsAuthority",
     "TlsFiles",
 ]
 
@@ -45,6 +46,15 @@ class TlsFiles(Settings):
     key: PathFromHere
     ca: PathFromHere
     crl: PathFromHere | None = None
+
+
+class TlsAuthority(Settings):
+    """What a process without a certificate trusts: a subscriber that dials with a token."""
+
+    ca: PathFromHere
+    crl: PathFromHere | None = None
+    cert: ClassVar[None] = None
+    key: ClassVar[None] = None
 
 
 class CoordinatorForm(Enum):
@@ -135,6 +145,8 @@ class PublisherConfig(Settings):
     http_listen: Address = "127.0.0.1:0"
     # Where subscribers dial, of applications with `connect = "publisher"`.
     attach_listen: Address = "127.0.0.1:0"
+    # Where those dial, with TLS, that have a token and no certificate. Without it none is admitted by its token alone.
+    token_listen: Address | None = None
     # Names (CN or a DNS name) of certificates that permit changes. Subscribers hold certificates of the same authority,
     # so a trusted certificate alone is not enough.
     admins: Texts = ()

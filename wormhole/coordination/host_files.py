@@ -1,4 +1,4 @@
-"""The files of the static form: an operator's request for this host, and the history of changes.
+"""The files of the static form: an operator's request for this host, tokens, and the history of changes.
 
 Files are replaced in one step, so a reader sees the old file or the new one.
 """
@@ -8,18 +8,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.port import HISTORY_KEPT, HistoryEntry, HostRequest
 from wormhole.coordination.records import (
     history_from_json,
     history_to_json,
     host_from_json,
     host_to_json,
+    tokens_from_json,
+    tokens_to_json,
 )
+from wormhole.coordination.rules import tokens_changed
 from wormhole.host.private_files import private_folder, private_opener
 from wormhole.model.errors import ConfigError
 from wormhole.model.replace_file import replace_file
@@ -31,7 +35,7 @@ _SPARE: Final = 100
 
 
 class HostFiles:
-    """``history.jsonl`` and ``hosts/HOST.json`` (the host's request) below ``state_dir``.
+    """``history.jsonl``, ``hosts/HOST.json`` (the host's request) and ``tokens/APPLICATION.json`` below ``state_dir``.
 
     Methods block, and raise :class:`~wormhole.model.errors.ConfigError` for a file that cannot be read or written.
     """
@@ -39,24 +43,33 @@ class HostFiles:
     def __init__(self, state_dir: Path) -> None:
         self._history = state_dir / "history.jsonl"
         self._hosts = state_dir / "hosts"
+        self._tokens = state_dir / "tokens"
 
     def request(self, host: str) -> HostRequest:
         """The request for the host."""
         path = self._hosts / f"{host}.json"
-        try:
-            return host_from_json(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            return HostRequest()
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error}", code="record-invalid") from error
+        return host_from_json(_content(path), str(path))
 
     def set_request(self, host: str, request: HostRequest) -> None:
         """Store the request for the host."""
         _replace(self._hosts / f"{host}.json", host_to_json(request))
 
+    def tokens(self, application: str) -> tuple[AccessToken, ...]:
+        """The tokens of the application."""
+        path = self._tokens / f"{application}.json"
+        return tokens_from_json(_content(path), str(path))
+
+    def set_tokens(self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]) -> None:
+        """Store the tokens of the application, if those in ``seen`` are stored."""
+        path = self._tokens / f"{application}.json"
+        with _locked(path):
+            if self.tokens(application) != tuple(seen):
+                raise tokens_changed(application)
+            _replace(path, tokens_to_json(tokens))
+
     def record(self, entry: HistoryEntry) -> None:
         """Add an entry; durable when it returns."""
-        with self._history_lock():
+        with _locked(self._history):
             lines = self._lines()
             line = history_to_json(entry)
             if len(lines) < HISTORY_KEPT + _SPARE and (not lines or lines[-1].endswith(b"\n")):
@@ -86,15 +99,26 @@ class HostFiles:
         except OSError as error:
             raise ConfigError(f"{self._history}: cannot be read: {error}", code="record-invalid") from error
 
-    @contextmanager
-    def _history_lock(self) -> Iterator[None]:
-        lock = _open_lock(self._history.with_suffix(".lock"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with _write_errors(self._history):
-                yield
-        finally:
-            os.close(lock)
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = _open_lock(path.with_suffix(".lock"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _write_errors(path):
+            yield
+    finally:
+        os.close(lock)
+
+
+def _content(path: Path) -> bytes:
+    """What the file holds; nothing where there is no file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", code="record-invalid") from error
 
 
 def _open_lock(path: Path) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from wormhole.config import ApplicationConfig, Config, DatasetConfig, find_application
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.change_signal import Signal, Unknown, watch
 from wormhole.coordination.differences import changed
 from wormhole.coordination.memory_claim import MemoryClaim, MemoryLog
@@ -44,6 +45,7 @@ from wormhole.coordination.rules import (
     not_owned,
     shortened,
     subscriber_taken,
+    tokens_changed,
     who,
 )
 from wormhole.model.errors import ConfigError, CoordinationLost
@@ -68,6 +70,7 @@ class MemoryWorld:
         self.logs: dict[LogGroup, MemoryLog] = {}
         self.flows: dict[tuple[str, str], FlowRecord] = {}
         self.hosts: dict[str, HostRequest] = {}
+        self.tokens: dict[str, tuple[AccessToken, ...]] = {}
         self.history: deque[HistoryEntry] = deque(maxlen=HISTORY_KEPT)
 
     def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
@@ -280,6 +283,18 @@ class MemoryCoordinator:
     async def set_host(self, host: str, request: HostRequest) -> None:
         self._need_contact()
         self.world.hosts[host] = request
+        self.world.signal.notify()
+
+    def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
+        return self._watch(lambda: self.world.tokens.get(application, ()))
+
+    async def set_tokens(
+        self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]
+    ) -> None:
+        self._need_contact()
+        if self.world.tokens.get(application, ()) != tuple(seen):
+            raise tokens_changed(application)
+        self.world.tokens[application] = tuple(tokens)
         self.world.signal.notify()
 
     async def record(self, entry: HistoryEntry) -> None:

@@ -106,6 +106,16 @@ class Nodes:
         stat: Any = await self.session.call(f"look at {path}", lambda client: client.exists_async(path))
         return 0 if stat is None else int(stat.version)
 
+    async def versioned(self, path: str) -> tuple[bytes, int]:
+        """The content of a node that exists, and its version."""
+        data, stat = await self.session.call(f"read {path}", lambda client: client.get_async(path))
+        return bytes(data), int(stat.version)
+
+    async def replace(self, path: str, data: bytes, version: int) -> None:
+        """Write the node if it still has this version. Raises ``BadVersionError``."""
+        _check_size(path, data)
+        await self.session.call(f"write {path}", lambda client: client.set_async(path, data, version))
+
     async def ensure(self, path: str) -> None:
         """Make the node, empty, and the nodes above it, if they are missing."""
         await self.session.call(f"make {path}", lambda client: client.ensure_path_async(path))

@@ -12,6 +12,7 @@ from wormhole.model.problem import Problem
 
 if TYPE_CHECKING:
     from wormhole.config import ApplicationConfig, DatasetConfig
+    from wormhole.coordination.access_tokens import AccessToken
 
 __all__ = [
     "HISTORY_KEPT",
@@ -458,6 +459,18 @@ class Coordinator(Protocol):
 
     async def set_host(self, host: str, request: HostRequest) -> None:
         """Store a request for a host; the last request stays."""
+
+    def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
+        """The tokens of an application, also those that expired."""
+
+    async def set_tokens(
+        self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]
+    ) -> None:
+        """Store the tokens of an application.
+
+        ``seen``: those on which the change is based. Raises :class:`~wormhole.model.errors.ConfigError` if others are
+        stored.
+        """
 
     async def record(self, entry: HistoryEntry) -> None:
         """Add an entry to the history, which keeps the last :data:`HISTORY_KEPT`."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -12,6 +13,7 @@ from annotated_types import MaxLen
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from wormhole.config import check_address
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.port import (
     TERMS_KEPT,
     WEIGHTS,
@@ -66,9 +68,12 @@ __all__ = [
     "subscriber_to_json",
     "term_from_json",
     "term_to_json",
+    "tokens_from_json",
+    "tokens_to_json",
 ]
 
 _MOST_LOGS: Final = 10_000
+_MOST_TOKENS: Final = 100
 _MOST_TERMS: Final = 1_000
 """Limit of the terms in a record. It is larger than the number that this release keeps, because a later one may keep
 more.
@@ -139,6 +144,9 @@ class Paths:
 
     def flow(self, application: str, shard: str) -> str:
         return f"{self.flows(application)}/{shard}"
+
+    def tokens(self, application: str) -> str:
+        return f"{self.application(application)}/tokens"
 
     def markers(self, application: str) -> str:
         return f"{self.application(application)}/markers"
@@ -305,6 +313,16 @@ class _HostNode(StoredRecord):
     at: Time = 0.0
 
 
+class _TokenNode(StoredRecord):
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    created: Time = 0.0
+    expires: Time = 0.0
+
+
+class _TokensNode(StoredRecord):
+    tokens: Annotated[list[_TokenNode], MaxLen(_MOST_TOKENS)]
+
+
 class _HistoryNode(StoredRecord):
     at: Time = 0.0
     who: Text
@@ -437,3 +455,19 @@ def history_fields(entry: HistoryEntry) -> dict[str, Any]:
 def history_from_json(data: bytes, where: str) -> HistoryEntry:
     """Inverse of :func:`history_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
     return HistoryEntry(**_HistoryNode.read(data, where).fields())
+
+
+def tokens_to_json(tokens: Iterable[AccessToken]) -> bytes:
+    """The node of an application's tokens; the application is in its path."""
+    return dumped({"tokens": [_TokenNode.fields_of(token) for token in tokens]})
+
+
+def tokens_from_json(data: bytes, where: str) -> tuple[AccessToken, ...]:
+    """Inverse of :func:`tokens_to_json`; an empty node has none.
+
+    Raises :class:`~wormhole.model.errors.ConfigError` that names the node.
+    """
+    if not data:
+        return ()
+    found = _TokensNode.read(data, where, "delete it, and make new tokens: `wormholectl tokens create`")
+    return tuple(AccessToken(**token.fields()) for token in found.tokens)

@@ -38,6 +38,7 @@ __all__ = [
     "page_address",
     "shortened",
     "subscriber_taken",
+    "tokens_changed",
     "who",
 ]
 
@@ -191,6 +192,15 @@ def changed_meanwhile(seen: int) -> ConfigError:
     return ConfigError(
         f"another process changed the configuration since it was read (version {seen}): nothing was written",
         hint="look at `wormholectl config history`, then at the difference again: `wormholectl config diff FILE`",
+        code="config-changed",
+    )
+
+
+def tokens_changed(application: str) -> ConfigError:
+    """The error if another client changed the tokens since they were read."""
+    return ConfigError(
+        f"another process changed the tokens of {application} since they were read: nothing was written",
+        hint=f"look at `wormholectl tokens list {application}`, then repeat it",
         code="config-changed",
     )
 

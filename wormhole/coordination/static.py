@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from functools import partial
+from typing import Final, TypeVar
 
 from wormhole.config import Config
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.change_signal import Unknown, watch
 from wormhole.coordination.host_files import HostFiles
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
@@ -42,6 +44,8 @@ from wormhole.model.errors import ConfigError
 __all__ = ["StaticCoordinator"]
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _LOOK_EVERY_S: Final = 0.5
 
@@ -97,22 +101,35 @@ class StaticCoordinator(MemoryCoordinator):
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
         raise nowhere_to_publish()
 
-    async def watch_host(self, host: str) -> AsyncGenerator[HostRequest]:
-        last: HostRequest | None = None
+    def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
+        return self._watch_file(partial(self._files.request, host), HostRequest())
+
+    def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
+        return self._watch_file(partial(self._files.tokens, application), ())
+
+    async def set_tokens(
+        self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]
+    ) -> None:
+        await asyncio.to_thread(self._files.set_tokens, application, tokens, seen)
+        self.world.signal.notify()
+
+    async def _watch_file(self, read: Callable[[], _T], first: _T) -> AsyncGenerator[_T]:
+        """What ``read`` returns, now and after each change. ``first``: what counts before a valid file was read."""
+        last: _T | None = None
         logged = ""
         while not self._stopped:
             seen = self.world.signal.version
             try:
-                request = await asyncio.to_thread(self._files.request, host)
+                found = await asyncio.to_thread(read)
                 logged = ""
-            except ConfigError as error:  # the last valid request stays in use
-                request = last or HostRequest()
+            except ConfigError as error:  # what was valid last stays in use
+                found = first if last is None else last
                 if str(error) != logged:
                     logged = str(error)
                     _log.error("left out: %s", error)
-            if request != last:
-                last = request
-                yield request
+            if found != last:
+                last = found
+                yield found
             # Another process may write the file, and sends no signal.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):

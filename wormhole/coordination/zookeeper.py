@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import partial
 from typing import Final, TypeVar
 
+from kazoo.exceptions import BadVersionError
+
 from wormhole.config import (
     ApplicationConfig,
     CoordinatorConfig,
@@ -18,6 +20,7 @@ from wormhole.config import (
     unknown_application,
 )
 from wormhole.config.datastores import schemes
+from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.change_signal import watch
 from wormhole.coordination.config_store import ConfigStore
 from wormhole.coordination.credentials import readable_by_others
@@ -61,6 +64,8 @@ from wormhole.coordination.records import (
     publisher_to_json,
     subscriber_from_json,
     subscriber_to_json,
+    tokens_from_json,
+    tokens_to_json,
 )
 from wormhole.coordination.rules import (
     all_loopback,
@@ -73,6 +78,7 @@ from wormhole.coordination.rules import (
     no_monitor,
     page_address,
     subscriber_taken,
+    tokens_changed,
 )
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 from wormhole.model.problem import Problem
@@ -315,6 +321,32 @@ class ZooKeeperCoordinator:
 
     async def set_host(self, host: str, request: HostRequest) -> None:
         await self._nodes.put(self._paths.host(host), host_to_json(request))
+
+    def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
+        path = self._paths.tokens(application)
+        good: list[tuple[AccessToken, ...]] = [()]
+
+        async def read(changed: Watcher) -> tuple[AccessToken, ...]:
+            data = await self._nodes.get(path, changed)
+            found = self._nodes.parsed(path, data, lambda raw: tokens_from_json(raw, path))
+            if found is not None or data is None:
+                good[0] = found or ()
+            return good[0]
+
+        return self._watch(read)
+
+    async def set_tokens(
+        self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]
+    ) -> None:
+        path = self._paths.tokens(application)
+        await self._nodes.ensure(path)
+        data, version = await self._nodes.versioned(path)
+        if tokens_from_json(data, path) != tuple(seen):
+            raise tokens_changed(application)
+        try:
+            await self._nodes.replace(path, tokens_to_json(tokens), version)
+        except BadVersionError:
+            raise tokens_changed(application) from None
 
     async def record(self, entry: HistoryEntry) -> None:
         await self._config.record(entry)

@@ -38,7 +38,9 @@ Other extensions change the list's meaning: a delta, one of several parts, of se
 
 @dataclass(frozen=True, slots=True)
 class Pems:
-    """The content of the files. ``crl`` is ``None`` if no list is configured."""
+    """The content of the files. ``crl`` is ``None`` if no list is configured; ``cert`` and ``key`` are empty where this
+    process has no certificate.
+    """
 
     cert: bytes
     key: bytes
@@ -162,7 +164,7 @@ class RevocationList:
 class Trusted:
     """The result of one reading of the files.
 
-    ``chain``: own certificate first. ``lists`` is ``None`` if no list is configured.
+    ``chain``: own certificate first; empty: this process has none. ``lists`` is ``None`` if no list is configured.
     """
 
     __slots__ = ("authorities", "chain", "lists", "pems")
@@ -170,9 +172,10 @@ class Trusted:
     def __init__(self, pems: Pems) -> None:
         """Raises ``ValueError``, which names the settings, for files that cannot be used together."""
         self.pems = pems
-        self.chain = _certificates(pems.cert, "tls.cert")
+        self.chain = _certificates(pems.cert, "tls.cert") if pems.cert else ()
         self.authorities = _certificates(pems.ca, "tls.ca")
-        _check_pair(self.own, pems.key)
+        if pems.cert:
+            _check_pair(self.own, pems.key)
         self.lists = None if pems.crl is None else _lists(pems.crl, (*self.authorities, *self.chain[1:]))
 
     @property
@@ -184,15 +187,14 @@ class Trusted:
         """Reasons for which peers may refuse this process's certificate, and for which it refuses all of theirs. Each
         is the end of a line.
         """
-        found = [f"tls.cert, {self.own}, {why}" for why in [self.own.outdated(now)] if why]
+        found = [f"tls.cert, {one}, {why}" for one in self.chain[:1] if (why := one.outdated(now))]
         found += [f"tls.ca, {one}, {why}" for one in self.authorities if (why := one.outdated(now))]
-        if not _leads_to(self.chain, self.authorities):
+        if self.chain and not _leads_to(self.chain, self.authorities):
             found.append(f"tls.cert, {self.own}, is issued by {self.own.issuer}, which is not in tls.ca")
         for one in self.lists or ():
             if one.is_stale(now):
                 found.append(f"tls.crl: {_stale(one)}")
-        if revoked := self.revoked(self.own):
-            found.append(revoked)
+        found += [revoked for one in self.chain[:1] if (revoked := self.revoked(one))]
         return found
 
     def refusal(self, peer: Certificate, now: datetime) -> str:
@@ -225,10 +227,8 @@ class Trusted:
 
     def ends(self) -> dict[str, datetime]:
         """The latest time at which each file has to be replaced, by its setting: ``cert``, ``ca`` and ``crl``."""
-        found = {
-            "cert": min(one.not_after for one in self.chain),
-            "ca": min(one.not_after for one in self.authorities),
-        }
+        found = {"cert": min(one.not_after for one in self.chain)} if self.chain else {}
+        found["ca"] = min(one.not_after for one in self.authorities)
         nexts = [one.next_update for one in self.lists or () if one.next_update is not None]
         return found | ({"crl": min(nexts)} if nexts else {})
 

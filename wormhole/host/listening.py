@@ -32,8 +32,12 @@ def cannot_listen(listen: str, error: OSError, *, setting: str) -> ConfigError:
     return ConfigError(f'{setting} = "{listen}" cannot be taken: {why}', hint=hint, code="address-taken")
 
 
-async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *, setting: str = "listen") -> int:
+async def add_port(
+    server: grpc.aio.Server, listen: str, trust: Trust | None, *, setting: str = "listen", demand: bool = True
+) -> int:
     """Make ``server`` listen at ``listen`` (``host:port``), with TLS unless ``trust`` is ``None``. Returns the port.
+
+    ``demand``: whether clients have to show a certificate.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
@@ -42,7 +46,7 @@ async def add_port(server: grpc.aio.Server, listen: str, trust: Trust | None, *,
     try:
         if trust is None:
             return server.add_insecure_port(listen)
-        return server.add_secure_port(listen, trust.server_credentials())
+        return server.add_secure_port(listen, trust.server_credentials(demand=demand))
     except RuntimeError:
         used = OSError(errno.EADDRINUSE, "")  # since it was checked
         raise cannot_listen(listen, used, setting=setting) from None

@@ -143,6 +143,12 @@ async def _first_byte(address: str, reader: asyncio.StreamReader, trust: Trust) 
         reason = f" ({(error.reason or '').lower().replace('_', ' ')})"
     except ConnectionError:
         pass
+    if not trust.held.chain:
+        raise StreamBroken(
+            f"{address} demands a certificate{reason}, and this process has none",
+            hint="dial the address of `token_listen` under [publisher], or give this process a certificate",
+            code="certificate-refused",
+        )
     own = trust.held.own
     faults = trust.faults() or [
         f"{own}, issued by {own.issuer}, until {day(own.not_after)}: compare with tls.ca and tls.crl there"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wormhole.model.errors import ConfigError, TargetUnavailable
 
 if TYPE_CHECKING:
-    from wormhole.config import TlsFiles
+    from wormhole.config import TlsAuthority, TlsFiles
     from wormhole.host.trust import Trust
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-def open_trust(tls: TlsFiles | None) -> Trust | None:
+def open_trust(tls: TlsFiles | TlsAuthority | None) -> Trust | None:
     """The files of ``[tls]``, read again when they change; ``None`` without TLS. Faults that would make peers refuse
     are logged.
 

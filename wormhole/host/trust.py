@@ -33,7 +33,7 @@ from wormhole.model.errors import ConfigError
 if TYPE_CHECKING:
     import grpc
 
-    from wormhole.config import TlsFiles
+    from wormhole.config import TlsAuthority, TlsFiles
 
 __all__ = ["LOOK_S", "PeerRefusedError", "Reloads", "Trust"]
 
@@ -62,7 +62,7 @@ class Trust:
 
     def __init__(
         self,
-        files: TlsFiles,
+        files: TlsFiles | TlsAuthority,
         *,
         look_s: float = LOOK_S,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -114,8 +114,9 @@ class Trust:
 
     # -- gRPC
 
-    def server_credentials(self) -> grpc.ServerCredentials:
-        """Credentials of a server that demands a certificate of the authority from every client.
+    def server_credentials(self, *, demand: bool = True) -> grpc.ServerCredentials:
+        """Credentials of a server that demands a certificate of the authority from every client, or asks for none:
+        gRPC in Python cannot ask for one that may be missing.
 
         Each handshake uses the files of its time.
         """
@@ -136,7 +137,7 @@ class Trust:
             return configuration(found)
 
         fetch: Any = changed  # may return None, which the stubs do not know
-        return grpc.dynamic_ssl_server_credentials(configuration(given), fetch, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(configuration(given), fetch, require_client_authentication=demand)
 
     def channel_credentials(self, peer: Certificate | None = None) -> grpc.ChannelCredentials:
         """Credentials for dialling once, with this process's certificate.
@@ -147,7 +148,9 @@ class Trust:
 
         pems = self._held.pems
         return grpc.ssl_channel_credentials(
-            root_certificates=pems.ca if peer is None else peer.pem, private_key=pems.key, certificate_chain=pems.cert
+            root_certificates=pems.ca if peer is None else peer.pem,
+            private_key=pems.key or None,
+            certificate_chain=pems.cert or None,
         )
 
     def refuses_client(self, authenticated: Mapping[str, Any]) -> str:
@@ -243,14 +246,15 @@ class Trust:
             return
         self._held, self._aside = found, None
         self.reloads.loaded += 1
-        _log.info("[tls]: the changed files are used from now on: %s, until %s", found.own, found.own.not_after.date())
+        what = [f": {own}, until {own.not_after.date()}" for own in found.chain[:1]]
+        _log.info("[tls]: the changed files are used from now on%s", "".join(what))
 
 
-def _read(files: TlsFiles) -> Pems:
+def _read(files: TlsFiles | TlsAuthority) -> Pems:
     """Read the files. Raises ``ValueError``, which names every file that cannot be read."""
     problems: list[str] = []
-    cert = _pem(files.cert, "cert", b"CERTIFICATE", problems)
-    key = _pem(files.key, "key", b"PRIVATE KEY", problems)
+    cert = _pem(files.cert, "cert", b"CERTIFICATE", problems) if files.cert else b""
+    key = _pem(files.key, "key", b"PRIVATE KEY", problems) if files.key else b""
     authority = _pem(files.ca, "ca", b"CERTIFICATE", problems)
     crl = None if files.crl is None else _pem(files.crl, "crl", b"X509 CRL", problems, _LARGEST_LIST)
     if problems:
@@ -305,7 +309,7 @@ def _check(connection: ssl.SSLObject | ssl.SSLSocket) -> None:
         raise PeerRefusedError(ssl.SSLErrorNumber.SSL_ERROR_SSL, why)
 
 
-def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
+def _context(protocol: int, files: TlsFiles | TlsAuthority, pems: Pems) -> ssl.SSLContext:
     """A context in which both sides show a certificate of the authority."""
     context = (_ClientContext if protocol == ssl.PROTOCOL_TLS_CLIENT else ssl.SSLContext)(protocol)
     context.check_hostname = False
@@ -315,10 +319,12 @@ def _context(protocol: int, files: TlsFiles, pems: Pems) -> ssl.SSLContext:
     return context
 
 
-def _load_pair(context: ssl.SSLContext, files: TlsFiles, pems: Pems) -> None:
+def _load_pair(context: ssl.SSLContext, files: TlsFiles | TlsAuthority, pems: Pems) -> None:
     """Load the content that was read, and not the file's present content, which may be half-written. Python's TLS reads
-    it from files only.
+    it from files only. A process without a certificate has nothing to load.
     """
+    if files.cert is None:
+        return
     if not hasattr(os, "memfd_create"):
         context.load_cert_chain(files.cert, files.key)
         return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from wormhole.coordination.access_tokens import LONGEST_TOKEN
 from wormhole.coordination.port import WEIGHTS
 from wormhole.model.errors import ProtocolError
 
@@ -17,6 +18,7 @@ METHOD: Final = f"/{SERVICE}/Attach"
 _LONGEST: Final = 255
 _NAMES: Final = ("wormhole-application-bin", "wormhole-subscriber-bin", "wormhole-instance")
 _WEIGHT: Final = "wormhole-weight"
+_PROOF: Final = "wormhole-token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,14 @@ class Attaching:
     """A subscriber that dials: its application, its id, its process, and its share of the shards.
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
-    another one with the same id.
+    another one with the same id. ``token``: what proves the application; empty: none.
     """
 
     application: str
     subscriber: str
     instance: str
     weight: float = 1.0
+    token: str = field(default="", repr=False)
 
     def to_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """The metadata of the call."""
@@ -40,12 +43,13 @@ class Attaching:
             (subscriber, self.subscriber.encode()),
             (instance, self.instance),
             (_WEIGHT, repr(self.weight)),
+            *([(_PROOF, self.token)] if self.token else []),
         )
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
         """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
-        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT}}
+        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF}}
         texts = []
         for name in _NAMES:
             value = given.get(name, b"")
@@ -62,5 +66,8 @@ class Attaching:
             weight = 0.0
         if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
             raise ProtocolError(f"metadata {_WEIGHT}: a number from {WEIGHTS[0]:g} to {WEIGHTS[1]:g} is expected")
+        token = str(given.get(_PROOF, ""))
+        if len(token) > LONGEST_TOKEN:
+            raise ProtocolError(f"metadata {_PROOF}: a text of at most {LONGEST_TOKEN} characters is expected")
         application, subscriber, instance = texts
-        return cls(application, subscriber, instance, weight)
+        return cls(application, subscriber, instance, weight, token)

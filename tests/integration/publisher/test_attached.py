@@ -12,6 +12,8 @@ from typing import Any, cast
 import pytest
 
 from publisher.publisher import Publisher
+from publisher.push import attach_service
+from publisher.push.attach_service import AttachService
 from subscriber_sdk import Datamarker, Running, Subscriber, Update, serve
 from tests.integration.publisher.conftest import World
 from tests.support.certificates import Authority
@@ -19,7 +21,9 @@ from tests.support.clocks import FAST, fast_clock
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from wormhole.config import TlsFiles
+from wormhole.coordination.access_tokens import AccessToken, new_token
 from wormhole.host.trust import Trust
+from wormhole.model.errors import ConfigError
 
 KEY = ("app", "log.t")
 
@@ -202,3 +206,141 @@ async def test_with_tls_another_name_is_refused(
         refused = "certificate-refused" if name == "s2" else "may not push"
         await eventually(lambda: refused in caplog.text, "the reason")
     assert recorder.keys == []
+
+
+# --- tokens
+
+
+def give(world: World, *tokens: AccessToken, application: str = "app") -> None:
+    """The tokens of the application are these from now on."""
+    world.coordination.tokens[application] = tokens
+    world.coordination.signal.notify()
+
+
+@pytest.fixture
+async def by_token(world: World, authority: Authority) -> str:
+    """A publisher with TLS listens for tokens too. Returns the file of its authority: all that the subscriber has."""
+    await _trusted(authority, world)
+    world.settings["token_listen"] = "127.0.0.1:0"
+    world.application()
+    world.commit("a")
+    return str(authority.ca)
+
+
+async def at_token_address(publisher: Publisher) -> str:
+    await eventually(lambda: publisher.listener.token_address, "it listens")
+    return publisher.listener.token_address
+
+
+async def test_a_token_is_enough_and_its_successor_goes_on_without_a_pause(world: World, by_token: str) -> None:
+    (first, kept), (second, other) = new_token(0.0, 0.0), new_token(0.0, 0.0)
+    give(world, kept)
+    recorder, again = Recorder(), Recorder()
+    async with world.publisher() as publisher:
+        address = await at_token_address(publisher)
+        async with attached(address, recorder, tls=by_token, publishers=["db1"], token=first) as running:
+            await eventually(lambda: recorder.acked, "the datamarker")
+            give(world, kept, other)
+            async with attached(address, again, id="s2", tls=by_token, publishers=["db1"], token=second):
+                give(world, other)
+                await eventually(lambda: not running.flows(), "its flow is taken away")
+                world.commit("b")
+                await eventually(lambda: again.keys == [b"b"], "the subscriber with the new token has it")
+    assert recorder.keys == [b"a"]
+
+
+@pytest.mark.parametrize("how", ["revoked", "expires"])
+async def test_a_stream_ends_with_its_token(
+    world: World, by_token: str, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    token, kept = new_token(0.0, 0.0)
+    give(world, kept)
+    recorder = Recorder()
+    async with world.publisher() as publisher:
+        address = await at_token_address(publisher)
+        async with attached(address, recorder, tls=by_token, publishers=["db1"], token=token) as running:
+            await eventually(lambda: recorder.acked, "the datamarker")
+            caplog.clear()
+            give(world, *([] if how == "revoked" else [AccessToken(kept.hash, 0.0, 1.0)]))
+            await eventually(lambda: not running.flows(), "its flow is taken away")
+            (stream,) = publisher.assigner.streams()
+            await eventually(lambda: stream.problem.code == "token-refused", "operators see why")
+            await eventually(
+                lambda: any(
+                    one.name == "subscriber_sdk" and "[token-refused]" in one.message for one in caplog.records
+                ),
+                "the subscriber is told too",
+            )
+
+
+async def test_without_tls_a_token_admits_another_user_of_this_host(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attach_service, "_user_of", lambda peer, address: 12345)
+    token, kept = new_token(0.0, 0.0)
+    give(world, kept)
+    world.application()
+    world.commit("a")
+    recorder = Recorder()
+    async with world.publisher() as publisher:
+        async with attached(publisher, recorder):
+            await eventually(lambda: "[not-permitted]" in caplog.text, "without a token it is refused")
+        async with attached(publisher, recorder, token=token):
+            await eventually(lambda: recorder.acked, "with one it is served")
+
+
+async def test_a_publisher_without_the_name_sees_no_token(
+    world: World, by_token: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[object] = []
+
+    async def listens(self: AttachService, requests: object, context: Any) -> None:
+        calls.append(context.invocation_metadata())
+
+    monkeypatch.setattr(AttachService, "attach", listens)
+    async with world.publisher() as publisher:
+        address = await at_token_address(publisher)
+        async with attached(address, Recorder(), tls=by_token, publishers=["db2"], token=new_token(0.0, 0.0)[0]):
+            await eventually(lambda: "may not push" in caplog.text, "it is refused")
+    assert calls == []
+
+
+async def test_where_certificates_are_demanded_a_token_alone_is_not_enough(
+    world: World, by_token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, kept = new_token(0.0, 0.0)
+    give(world, kept)
+    async with (
+        world.publisher() as publisher,
+        attached(publisher, Recorder(), tls=by_token, publishers=["db1"], token=token),
+    ):
+        await eventually(lambda: "token_listen" in caplog.text, "it says where to dial")
+
+
+async def test_where_tokens_are_taken_one_is_demanded(
+    world: World, authority: Authority, by_token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The certificate is not asked for there, so the subscriber has proven nothing."""
+    tls = await asyncio.to_thread(authority.issue, "s1")
+    async with world.publisher() as publisher:
+        address = await at_token_address(publisher)
+        async with attached(address, Recorder(), tls=tls, publishers=["db1"]):
+            await eventually(lambda: "[certificate-refused]" in caplog.text, "it is refused")
+
+
+async def test_a_token_is_not_sent_beyond_this_host_without_tls() -> None:
+    with pytest.raises(ConfigError) as refused:
+        async with serve(Recorder(), application="app", dial=["192.0.2.1:1"], insecure=True, token="wormhole_x"):
+            pass
+    assert refused.value.code == "token-refused"
+
+
+async def test_a_token_that_came_without_tls_from_another_host_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(attach_service, "host_of", lambda peer: "192.0.2.1")
+    token, kept = new_token(0.0, 0.0)
+    give(world, kept)
+    world.application()
+    async with world.publisher() as publisher, attached(publisher, Recorder(), token=token):
+        await eventually(lambda: "[token-refused]" in caplog.text, "it is refused")

@@ -13,7 +13,7 @@ import pytest
 
 from subscriber_sdk.options.admission import Admission, publisher_entries
 from subscriber_sdk.options.subscriber_options import Options, RetryPolicy, SubscriberOptions, read_options
-from wormhole.config import TlsFiles
+from wormhole.config import TlsAuthority, TlsFiles
 from wormhole.coordination.port import Coordinator
 from wormhole.model.errors import ConfigError, UsageError
 from wormhole.wire.v1 import push_pb2
@@ -22,8 +22,8 @@ from wormhole.wire.v1 import push_pb2
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    # The module imports the class of `tls` for type checkers only.
-    return get_type_hints(kind, localns={"TlsFiles": TlsFiles})
+    # The module imports the classes of `tls` for type checkers only.
+    return get_type_hints(kind, localns={"TlsAuthority": TlsAuthority, "TlsFiles": TlsFiles})
 
 
 GIVEN = {"application": "app", "coordinator": "zk:2181/x"}
@@ -95,6 +95,30 @@ def test_a_wrong_name_is_answered_with_the_nearest_right_one() -> None:
         read_options({**GIVEN, "colour": "red"}, {})
 
 
+def test_a_token_takes_the_place_of_a_certificate_and_is_never_shown() -> None:
+    environ = {"WORMHOLE_TOKEN": "wormhole_secret", "WORMHOLE_TLS": "ca.pem,crl.pem", "WORMHOLE_DIAL": "db-1:7491"}
+    options = read_options({**GIVEN, "publishers": "db1"}, environ)
+    assert options.tls == TlsAuthority(ca=Path("ca.pem"), crl=Path("crl.pem"))
+    assert not options.lasting
+    assert "wormhole_secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"token": "wormhole_secret"}, "dial"),
+        ({"tls": "ca.pem", "publishers": "db1", "dial": "db-1:7491"}, "certificate"),
+        ({"token": "wormhole_secret\n", "dial": "db-1:7491"}, "token"),
+        ({"token": b"wormhole_secret", "dial": "db-1:7491"}, "token"),
+        ({"token": "wormhole_secret" * 9, "dial": "db-1:7491"}, "token"),
+    ],
+)
+def test_a_wrong_token_is_named_and_not_shown(given: dict[str, Any], names: str) -> None:
+    with pytest.raises(ConfigError, match=names) as refused:
+        read_options({**GIVEN, **given}, {})
+    assert "secret" not in str(refused.value)
+
+
 # --- what type checkers know of the options ---
 
 TLS = TlsFiles(cert=Path("a.pem"), key=Path("b.pem"), ca=Path("c.pem"))
@@ -104,9 +128,10 @@ ACCEPTED: dict[str, list[object]] = {
     "advertise": ["host:7000"],
     "id": ["one"],
     "weight": [2.5],
-    "tls": ["a.pem,b.pem,c.pem", TLS, None],
+    "tls": ["a.pem,b.pem,c.pem", TLS, TlsAuthority(ca=Path("c.pem")), None],
     "publishers": ["db1,db2", ["db1", "shop=db2"], {"shop": "db1", "users": ["db2"]}],
     "dial": ["127.0.0.1:7490", ["127.0.0.1:7490", "[::1]:7490"]],
+    "token": ["wormhole_x"],
     "insecure": [True],
     "concurrency": [4],
     "handler_timeout": [5.0, "1m"],
@@ -139,7 +164,11 @@ def test_every_type_that_they_accept_is_read(name: str, hint: Any) -> None:
     for kind in members(hint) - {Coordinator}:
         assert any(isinstance(value, get_origin(kind) or kind) for value in ACCEPTED[name]), kind
     for value in ACCEPTED[name]:
-        with_it = {"tls": TLS, "publishers": ["db1"]} if value and name in {"tls", "publishers"} else {}
+        with_it: dict[str, object] = (
+            {"tls": TLS, "publishers": ["db1"]} if value and name in {"tls", "publishers"} else {}
+        )
+        if isinstance(value, TlsAuthority) or name == "token":
+            with_it |= {"dial": "127.0.0.1:7490", "token": "wormhole_x"}
         read_options({**GIVEN, **with_it, name: value}, {})
 
 
@@ -168,7 +197,7 @@ def test_every_type_that_they_accept_is_read(name: str, hint: Any) -> None:
         ({"tls": "c.pem,k.pem,ca.pem", "publishers": ["shop="]}, "DATASET=NAME"),
         ({"tls": "c.pem,k.pem,ca.pem", "publishers": 7}, "publishers = 7"),
         ({"insecure": "perhaps"}, "insecure = 'perhaps'"),
-        ({"tls": "only-one.pem"}, "certificate,key,authority"),
+        ({"tls": "a.pem,b.pem,c.pem,d.pem,e.pem"}, "certificate,key,authority"),
         ({"retry": "often"}, "retry = 'often'"),
         ({"retry": 2.5}, "retry = 2.5: a RetryPolicy or a number"),
         ({"listen": 7000}, "listen = 7000: text is needed"),

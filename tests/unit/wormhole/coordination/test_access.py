@@ -36,6 +36,7 @@ EVERY_PLACE = {
     PATHS.subscriber("cache", "c1"): {"pub": "r", "sub-cache": "rw"},
     PATHS.flows("cache"): {"pub": "cdrw", "sub-cache": "r"},
     PATHS.flow("cache", "db1"): {"pub": "cdrw", "sub-cache": "r"},
+    PATHS.tokens("cache"): {"pub": "r"},
     PATHS.marker("cache", "db1"): {"pub": "cdrw"},
     PATHS.delivery_counts("cache", "db1"): {"pub": "cdrw"},
     "/wormhole/applications/cache/dead_letters/db1/1/parcel": {"pub": "cdrw"},

@@ -1,0 +1,153 @@
+"""Which tokens admit subscribers that dial, and who guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from wormhole.coordination.access_tokens import AccessToken, find
+from wormhole.host.clock import Clock
+from wormhole.model.errors import Retryable, UsageError, WormholeError
+
+__all__ = ["AttachTokens", "host_of"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0  # how soon a stream ends whose token was revoked
+_RETRY_S: Final = 2.0
+_GUESSES: Final = 10
+_WITHIN_S: Final = 60.0
+_MOST_HOSTS: Final = 4096
+
+
+@dataclass(slots=True)
+class _Host:
+    """``guesses``: when it offered its last texts that are no token; ``proven``: hashes of tokens that it had."""
+
+    guesses: deque[float] = field(default_factory=lambda: deque(maxlen=_GUESSES))
+    proven: set[str] = field(default_factory=set)
+
+
+class AttachTokens:
+    """The tokens of the applications that are followed; ``watch`` is that of the coordinator.
+
+    Each host may offer ten texts a minute that are no token. From then on, for as long as a minute is not over, it is
+    refused unless its token admitted somebody from there before: a balancer, or a host with many users, is not locked
+    out by one of them.
+    """
+
+    def __init__(self, watch: Callable[[str], AsyncIterator[tuple[AccessToken, ...]]], clock: Clock) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._tokens: dict[str, tuple[AccessToken, ...]] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    def follow(self, applications: Collection[str]) -> None:
+        """Follow the tokens of these applications, and of no others, until :meth:`stop`."""
+        for name in self._watches.keys() - set(applications):
+            self._watches.pop(name).cancel()
+            self._tokens.pop(name, None)
+        for name in set(applications) - self._watches.keys():
+            self._watches[name] = asyncio.create_task(self._follow(name), name=f"tokens-{name}")
+
+    async def stop(self) -> None:
+        """Follow nothing any more."""
+        watches = tuple(self._watches.values())
+        self.follow(())
+        await asyncio.gather(*watches, return_exceptions=True)
+
+    def check(self, application: str, text: str, host: str) -> AccessToken:
+        """The token ``text`` of the application, which ``host`` offers.
+
+        Raises :class:`~wormhole.model.errors.UsageError` if it is none, and
+        :class:`~wormhole.model.errors.Retryable` before the application's tokens are known.
+        """
+        if application in self._watches and application not in self._tokens:
+            raise Retryable(
+                f"the tokens of {application} are not known yet",
+                hint="nothing: it is tried again; if this lasts, bring the coordination service back",
+                code="coordination-lost",
+            )
+        token = find(self._tokens.get(application, ()), text)
+        known = self._host(host)
+        now = self._clock.monotonic()
+        spent = len(known.guesses) == _GUESSES and now - known.guesses[0] < _WITHIN_S
+        if spent and (token is None or token.hash not in known.proven):
+            raise _refused(f"{host} offered {_GUESSES} wrong tokens within a minute", "wait a minute, and correct them")
+        if token is None:
+            known.guesses.append(now)
+            raise self._wrong(application, text)
+        if not token.is_valid(self._clock.wall()):
+            raise _expired(application, token)
+        known.proven.add(token.hash)
+        return token
+
+    async def until_void(self, application: str, token: AccessToken) -> WormholeError:
+        """Wait until the token is revoked or expires. Returns the reason."""
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            if token not in self._tokens.get(application, (token,)):
+                return _refused(f"the token {token.id} of {application} was revoked", _anew(application))
+            if not token.is_valid(self._clock.wall()):
+                return _expired(application, token)
+
+    def _wrong(self, application: str, text: str) -> UsageError:
+        """Why ``text`` is refused, which is no token of the application."""
+        for name, tokens in self._tokens.items():
+            if (token := find(tokens, text)) is not None:
+                what = f"the token {token.id} is one of the application {name}, and not of {application}"
+                return _refused(what, f"attach as a subscriber of {name}, or {_anew(application)}")
+        return _refused(f"{application} has no such token", _anew(application))
+
+    def _host(self, host: str) -> _Host:
+        known = self._hosts.setdefault(host, _Host())
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > _MOST_HOSTS:
+            self._hosts.popitem(last=False)
+        return known
+
+    async def _follow(self, application: str) -> None:
+        said = ""
+        while True:
+            try:
+                async for tokens in self._watch(application):
+                    self._tokens[application], said = tokens, ""
+                return
+            except WormholeError as error:
+                if said != str(error):
+                    said = str(error)
+                    _log.error("the tokens of %s cannot be read, it is tried again: %s", application, error)
+                await self._clock.sleep(_RETRY_S)
+
+
+def host_of(peer: str) -> str:
+    """Whose attempts count together: the address of ``peer`` (``ipv4:HOST:PORT``, ``ipv6:[HOST]:PORT``), of IPv6 the
+    first 64 bits, which one host may choose from.
+    """
+    host = peer.partition(":")[2].rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.version == 4 or address.is_loopback:
+        return str(address)
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
+def _anew(application: str) -> str:
+    return f"`wormholectl tokens create {application}`, and give the subscriber that token (WORMHOLE_TOKEN)"
+
+
+def _expired(application: str, token: AccessToken) -> UsageError:
+    return _refused(f"the token {token.id} of {application} has expired", _anew(application))
+
+
+def _refused(why: str, hint: str) -> UsageError:
+    return UsageError(why, hint=hint, code="token-refused")

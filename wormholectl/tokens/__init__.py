@@ -1,0 +1,1 @@
+"""Tokens of subscribers that dial."""
