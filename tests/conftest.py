@@ -44,6 +44,7 @@ pytest_plugins = [
     "tests.support.s3",
     "tests.support.spark",
     "tests.support.sql_dialects",
+    "tests.support.typescript_client",
     "tests.support.zookeeper",
     "wormhole.ports.testing.plugin",  # also where what is installed is of an earlier commit
     "tests.support.server_tail",  # behind the plugin, which has asserts rewritten in what this imports

@@ -123,6 +123,7 @@ EXTENDED: Final = (
     "tests/system/test_sink_shares.py",
     "tests/integration/test_status_page.py",
     "tests/integration/test_tail_command.py",
+    "tests/integration/test_typescript_client.py",
     "tests/system/test_command_line.py::test_the_page_word_for_word",
     "tests/system/test_demo.py",
     # What the tests, the benchmarks and the installation stand on.

@@ -1,0 +1,196 @@
+"""``clients/typescript``: built, linted and tested, and as a subscriber of a publisher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.prepare import ROOT
+from tests.integration.publisher.conftest import World
+from tests.support.certificates import Authority
+from tests.support.clocks import FAST, fast_clock
+from tests.support.eventually import eventually
+from tests.support.fault_proxy import FaultProxy
+from tests.support.typescript_client import CLIENT, npm
+from wormhole.host.trust import Trust
+from wormhole.model.position import LogPosition
+
+KEY = ("app", "log.t")
+
+
+class Client:
+    """A process of the client, and what it printed (docs/conformance.md)."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.lines: list[dict[str, Any]] = []
+
+    async def read(self) -> None:
+        """Read to the end of its output."""
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            self.lines.append(json.loads(line))
+
+    async def tell(self, **line: Any) -> None:
+        """Write one line to it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+        await self._process.stdin.drain()
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The lines with this event."""
+        return [line for line in self.lines if line["event"] == event]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the updates."""
+        return [line["id"] for line in self.of("update")]
+
+    async def stop(self) -> None:
+        """Stop gracefully."""
+        await self.tell(stop=True)
+        await eventually(lambda: self.of("end"), "its end")
+
+
+@asynccontextmanager
+async def client(folder: Path, dial: str, **case: Any) -> AsyncIterator[Client]:
+    """A process that dials the publisher, and is killed at the end."""
+    process = await asyncio.create_subprocess_exec(
+        "node",
+        folder / "build" / "conformance" / "client.js",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 24,
+    )
+    told = Client(process)
+    reading = asyncio.create_task(told.read())
+    try:
+        sizes = {"credit": 65536, "max_frame": 1 << 20, "max_body": 1 << 21}
+        retry = {"max_attempts": 3, "first_wait_ms": 1}
+        await told.tell(
+            **{
+                "case": "c",
+                "dial": dial,
+                "application": "app",
+                "id": "s1",
+                "data_loss": "halt",
+                **sizes,
+                **retry,
+                **case,
+            }
+        )
+        yield told
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await reading
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World(fast_clock(), 120.0 * FAST, attaches=True)
+    world.application()
+    return world
+
+
+def _stored(world: World) -> LogPosition | None:
+    """The place of the stored datamarker."""
+    stored = world.markers.records.get(KEY)
+    return None if stored is None else stored.marker.order
+
+
+def test_the_generated_code_is_what_the_messages_give(typescript: Path, tmp_path: Path) -> None:
+    generated = tmp_path / "generated"
+    generated.mkdir()
+    command = json.loads((CLIENT / "package.json").read_text())["scripts"]["generate"].split()
+    command = [argument.replace("=src/generated", f"={generated}") for argument in command]
+    command = [argument.replace("=../../proto", f"={ROOT / 'proto'}") for argument in command]
+    subprocess.run([sys.executable, *command[1:]], cwd=typescript, check=True)
+    fresh = {path.relative_to(generated): path.read_bytes() for path in generated.rglob("*.ts")}
+    committed = CLIENT / "src" / "generated"
+    assert fresh == {path.relative_to(committed): path.read_bytes() for path in committed.rglob("*.ts")}
+
+
+def test_it_is_built_linted_and_tested(typescript: Path) -> None:
+    npm(typescript, "run", "lint")
+    npm(typescript, "test")
+    assert (typescript / "dist" / "index.d.ts").exists()
+
+
+def test_the_lock_file_names_no_registry() -> None:
+    packages = json.loads((CLIENT / "package-lock.json").read_text())["packages"]
+    assert all("resolved" not in package for package in packages.values())
+    assert all("integrity" in package for name, package in packages.items() if name)
+
+
+async def test_rows_come_in_order_and_are_acknowledged(world: World, typescript: Path) -> None:
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        for number in range(50):
+            world.commit(f"a{number}", f"b{number}")
+        async with client(typescript, publisher.listener.address) as first:
+            await eventually(lambda: len(first.ids) == 100, "all rows")
+            end = world.commit("last")
+            await eventually(lambda: _stored(world) == end.order, "its datamarker")
+            await first.stop()
+        async with client(typescript, publisher.listener.address) as second:
+            world.commit("next")
+            await eventually(lambda: second.ids, "what came since")
+    assert first.ids == [f"mem:{tx}:{i}" for tx in range(1, 51) for i in (0, 1)] + ["mem:51:0"]
+    assert second.ids == ["mem:52:0"]
+
+
+async def test_a_lost_connection_is_made_anew(world: World, typescript: Path) -> None:
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        host, _, port = publisher.listener.address.rpartition(":")
+        with FaultProxy(host, int(port)) as proxy:
+            async with client(typescript, f"{proxy.host}:{proxy.port}") as told:
+                end = world.commit("a")
+                for key in ("b", "c"):
+                    await eventually(lambda end=end: _stored(world) == end.order, "it is stored")  # type: ignore[misc]
+                    await asyncio.to_thread(proxy.cut)
+                    end = world.commit(key)
+                await eventually(lambda: len(told.ids) == 3, "it goes on")
+    assert told.ids == ["mem:1:0", "mem:2:0", "mem:3:0"]
+
+
+async def test_it_is_told_why_it_is_not_admitted(world: World, typescript: Path) -> None:
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        async with client(typescript, publisher.listener.address, application="other") as told:
+            await eventually(lambda: told.of("error"), "the reason")
+    assert told.of("error")[0]["code"] == "application-unknown"
+
+
+@pytest.mark.parametrize(("id_", "name"), [("s1", "db1"), ("s2", "db1"), ("s1", "db2")])
+async def test_with_tls_each_side_proves_its_name(
+    world: World, typescript: Path, tmp_path: Path, id_: str, name: str
+) -> None:
+    authority = await asyncio.to_thread(Authority, tmp_path)
+    mine = await asyncio.to_thread(authority.issue, "db1")
+    files = await asyncio.to_thread(authority.issue, "s1")
+    world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
+    world.commit("a")
+    tls = {"cert": str(files.cert), "key": str(files.key), "ca": str(files.ca), "publisher": name}
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        async with client(typescript, publisher.listener.address, id=id_, tls=tls) as told:
+            if (id_, name) == ("s1", "db1"):
+                await eventually(lambda: told.ids, "its row")
+            elif name == "db1":
+                await eventually(lambda: told.of("error"), "the publisher's refusal")
+                assert told.of("error")[0]["code"] == "certificate-refused"
+            else:
+                await eventually(lambda: publisher.listener.address, "it listens")
+                await told.stop()
+                assert not told.ids
