@@ -46,6 +46,9 @@ _OPTIONS: Final = [
     ("grpc.max_send_message_length", -1),
     ("grpc.http2.bdp_probe", 0),  # see `wormhole.push.dial`
     ("grpc.max_concurrent_streams", 8),  # a subscriber has one stream on each connection
+    # A subscriber may look for a dead connection by pings of its own.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.max_allowed_incoming_connections", 2048),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),  # a subscriber calls at once

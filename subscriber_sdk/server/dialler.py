@@ -153,6 +153,11 @@ async def _ended(call: Any) -> None:
             await call.done_writing()
             await call.wait_for_connection()
             await call.code()
+    except asyncio.CancelledError:
+        # gRPC raises it for a call that this side ended: its reader was cancelled, because nothing was heard.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
     except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
         pass
 

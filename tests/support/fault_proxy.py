@@ -37,6 +37,8 @@ class FaultProxy:
         """Connections that came, ever."""
         self.drip_pause = 0.0
         self.flip_mask = 0x01
+        self.idle_cuts = 0
+        """Connections that :meth:`cut_idle` reset."""
         self._target = (host, port)
         self._links: set[_Link] = set()
         self._muted = self._deafened = self._dripping = self._flipping = False
@@ -70,6 +72,11 @@ class FaultProxy:
     def cut(self) -> None:
         """Reset all connections; new ones are accepted."""
         self._call(self._cut)
+
+    def cut_idle(self, seconds: float) -> None:
+        """From now on reset each connection on which nothing came from one of its sides for so long, as balancers
+        do."""
+        self._call(lambda: self._cut_idle(seconds))
 
     def stall(self) -> None:
         """Let nothing through, in either direction, on any connection, until :meth:`pass_through`. Nothing is lost."""
@@ -139,6 +146,14 @@ class FaultProxy:
     def _cut(self) -> None:
         for link in list(self._links):
             link.reset()
+
+    def _cut_idle(self, seconds: float) -> None:
+        now = self._loop.time()
+        for link in list(self._links):
+            if now - min(link.heard.values()) > seconds:
+                self.idle_cuts += 1
+                link.reset()
+        self._loop.call_later(seconds / 20, self._cut_idle, seconds)
 
     def _stall(self) -> None:
         self._mute()
@@ -230,6 +245,7 @@ class _Link:
         self._server: asyncio.Transport | None = None
         self._pending = bytearray()
         self._client_slow = self._server_ended = self._halved = self._turn_due = False
+        self.heard = dict.fromkeys(("client", "server"), proxy._loop.time())
         client.pause_reading()
         self.connecting = proxy._loop.create_task(self._connect())
 
@@ -281,10 +297,12 @@ class _Link:
     # -- bytes
 
     def from_client(self, data: bytes) -> None:
+        self.heard["client"] = self._proxy._loop.time()
         if self._server is not None:
             self._server.write(data)
 
     def from_server(self, data: bytes) -> None:
+        self.heard["server"] = self._proxy._loop.time()
         self._pending += data
         self.turn()
 
