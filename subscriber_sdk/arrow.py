@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
@@ -110,8 +111,8 @@ class _Places:
     def __init__(self, batch: Batch) -> None:
         body = batch.body
         self.batch = batch
-        self.ended = len(body.tx_end)
-        self.stops = array("I", body.tx_end)
+        self.ended = bisect_right(body.tx_end, len(body.updates))
+        self.stops = array("I", body.tx_end[: self.ended])
         if self.ended < len(body.tx_number):
             self.stops.append(len(body.updates))
         self.files = array("Q", body.tx_file)

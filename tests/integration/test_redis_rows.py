@@ -163,6 +163,16 @@ def test_a_range_of_keys_is_removed(world: World) -> None:
     assert sorted(world.rows) == [f"{TABLE}:a", f"{TABLE}:d"]
 
 
+def test_parked_updates_of_a_transaction_are_written_in_its_order(world: World) -> None:
+    flow = world.attach(on_failure="park")
+    merge = update(TABLE, key=1, after={"text": "a"}, op=Op.MERGE)
+    flow.commit(merge, put(2, "a", old_key=1), put(2, "b"), put(2, "c"))
+    assert len(flow.parked) == 4
+    flow.discard(f"{TABLE}:1")
+    flow.retry()
+    assert (flow.parked, world.rows[f"{TABLE}:2"]["text"]) == ([], "c")
+
+
 @pytest.mark.parametrize("change", [update(TABLE, key=1, after={"a": 1}, op=Op.MERGE), update(TABLE, key=(), after={})])
 def test_an_update_without_a_row_is_parked(world: World, change: Change) -> None:
     flow = world.attach(on_failure="park")

@@ -262,6 +262,7 @@ class ParsedBody:
     tx_offset: Sequence[int]
     tx_committed_at_us: Sequence[int]
     tx_end: Sequence[int]
+    """The last one is above the number of updates if its transaction ended with updates that come in no body."""
     marks: Sequence[int] = ()
     window: int | None = None
     """The window of all updates' commit time (:mod:`wormhole.wire.tally`); ``None``: several windows, or unknown."""
@@ -270,7 +271,8 @@ class ParsedBody:
         """Inverse of :func:`parse_body`. ``before``: the first update, if the columns include it and ``updates`` lacks
         it.
         """
-        updates = self.updates
+        updates, tx_end = self.updates, self.tx_end
+        elsewhere = len(tx_end) > 0 and before is None and tx_end[-1] > len(updates)
         entries = updates.entries() if isinstance(updates, Slices) else b"".join(map(entry, updates))
         columns = update_pb2.BatchBody(
             schema_ids=self.schema_ids,
@@ -284,9 +286,10 @@ class ParsedBody:
             tx_file=self.tx_file,
             tx_offset=self.tx_offset,
             tx_committed_at_us=self.tx_committed_at_us,
-            tx_end=self.tx_end,
+            tx_end=tx_end[:-1] if elsewhere else tx_end,
             marks=self.marks,  # type: ignore[arg-type]  # numbers of the enum
             window=self.window,
+            ended=elsewhere,
         ).SerializeToString()
         return b"".join((b"" if before is None else entry(before), entries, columns))
 
@@ -371,6 +374,9 @@ def parse_body(data: bytes) -> ParsedBody:
         raise ProtocolError("batch body: tx_end must ascend and not pass the number of updates")
     if len(tx_end) == transactions and transactions and tx_end[-1] != count:
         raise ProtocolError("batch body: updates after the end of the last transaction")
+    if message.ended:
+        length("tx_end", tx_end, (transactions - 1,))
+        tx_end.append(count + 1)
     for name, indexes, limit, used in (
         ("schema_index", message.schema_index, len(message.schema_ids), count),
         ("tx_source", message.tx_source, len(message.sources), transactions),

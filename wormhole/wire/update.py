@@ -330,17 +330,16 @@ class Update:
 
     def encoded(self) -> tuple[Schema, bytes]:
         """Its schema, and the bytes of a batch body with it alone: what delivers it again."""
-        return self._batch.table_of(self._ordinal), self._alone((1,) if self.ends_transaction else ()).to_bytes()
+        return self._batch.table_of(self._ordinal), self._alone().to_bytes()
 
     def detach(self) -> Update:
         """A copy that holds its own bytes only, for keeping beyond the callback."""
         batch = self._batch
-        ends = () if self.in_unfinished else (1 if self.ends_transaction else 2,)  # 2: the end is not in the copy
         schema = batch.table_of(self._ordinal)
-        alone = Batch(self._alone(ends), batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
+        alone = Batch(self._alone(), batch.shard, batch.epoch, batch.replayed, lambda _: schema, batch.generation)
         return alone.updates()[0]
 
-    def _alone(self, tx_end: tuple[int, ...]) -> ParsedBody:
+    def _alone(self) -> ParsedBody:
         """A body with this update only."""
         i, body = self._ordinal, self._batch.body
         tx = body.transaction_of(i)
@@ -359,7 +358,8 @@ class Update:
             tx_file=(position.file,),
             tx_offset=(position.offset,),
             tx_committed_at_us=(body.committed_at_us(tx),),
-            tx_end=tx_end,
+            # 2: the end is not in the copy.
+            tx_end=() if self.in_unfinished else (1 if self.ends_transaction else 2,),
             marks=body.marks and (body.marks[i],),
         )
 

@@ -271,6 +271,16 @@ def test_an_update_of_a_list_with_gaps_is_its_own() -> None:
     assert parts == [[0, 1], [3], [5]]
 
 
+def test_an_update_that_is_delivered_again() -> None:
+    change = update("t", key=1, after={"a": 1})
+    first, last = from_changes(change, change)
+    for original, ends in ((first, False), (last, True)):
+        again = updates_of(original.encoded()[1], schemas=[change.schema])
+        batch = only(again)
+        assert batch.column("_ends_tx").to_pylist() == [ends]
+        assert batch == only([original.detach()])
+
+
 def test_several_transactions_and_batches() -> None:
     changes = [update("shop.t", key={"id": i}, after={"id": i}) for i in range(3)]
     made = [*from_changes(*changes), *from_changes(*changes, number=2)]

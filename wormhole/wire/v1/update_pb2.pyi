@@ -98,7 +98,7 @@ class RowKey(_message.Message):
     def __init__(self, table: _Optional[str] = ..., values: _Optional[_Iterable[_Union[Value, _Mapping]]] = ..., whole: _Optional[bool] = ...) -> None: ...
 
 class BatchBody(_message.Message):
-    __slots__ = ("updates", "schema_ids", "schema_index", "update_index", "first_index", "sources", "tx_source", "tx_number", "incarnation", "tx_file", "tx_offset", "tx_committed_at_us", "tx_end", "marks", "window")
+    __slots__ = ("updates", "schema_ids", "schema_index", "update_index", "first_index", "sources", "tx_source", "tx_number", "incarnation", "tx_file", "tx_offset", "tx_committed_at_us", "tx_end", "marks", "window", "ended")
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_IDS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class BatchBody(_message.Message):
     TX_END_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     updates: _containers.RepeatedScalarFieldContainer[bytes]
     schema_ids: _containers.RepeatedScalarFieldContainer[int]
     schema_index: _containers.RepeatedScalarFieldContainer[int]
@@ -129,4 +130,5 @@ class BatchBody(_message.Message):
     tx_end: _containers.RepeatedScalarFieldContainer[int]
     marks: _containers.RepeatedScalarFieldContainer[Mark]
     window: int
-    def __init__(self, updates: _Optional[_Iterable[bytes]] = ..., schema_ids: _Optional[_Iterable[int]] = ..., schema_index: _Optional[_Iterable[int]] = ..., update_index: _Optional[_Iterable[int]] = ..., first_index: _Optional[int] = ..., sources: _Optional[_Iterable[str]] = ..., tx_source: _Optional[_Iterable[int]] = ..., tx_number: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., tx_file: _Optional[_Iterable[int]] = ..., tx_offset: _Optional[_Iterable[int]] = ..., tx_committed_at_us: _Optional[_Iterable[int]] = ..., tx_end: _Optional[_Iterable[int]] = ..., marks: _Optional[_Iterable[_Union[Mark, str]]] = ..., window: _Optional[int] = ...) -> None: ...
+    ended: bool
+    def __init__(self, updates: _Optional[_Iterable[bytes]] = ..., schema_ids: _Optional[_Iterable[int]] = ..., schema_index: _Optional[_Iterable[int]] = ..., update_index: _Optional[_Iterable[int]] = ..., first_index: _Optional[int] = ..., sources: _Optional[_Iterable[str]] = ..., tx_source: _Optional[_Iterable[int]] = ..., tx_number: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ..., tx_file: _Optional[_Iterable[int]] = ..., tx_offset: _Optional[_Iterable[int]] = ..., tx_committed_at_us: _Optional[_Iterable[int]] = ..., tx_end: _Optional[_Iterable[int]] = ..., marks: _Optional[_Iterable[_Union[Mark, str]]] = ..., window: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...

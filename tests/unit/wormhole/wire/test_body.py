@@ -83,9 +83,17 @@ def test_a_transaction_may_end_without_an_update() -> None:
     assert [parsed.transaction_of(i) for i in range(3)] == [1, 1, 1]
 
 
+def test_the_last_transaction_may_have_ended_elsewhere() -> None:
+    parsed = parse_body(body(tx_end=[2], ended=True))
+    assert [parsed.transaction_of(i) for i in range(3)] == [0, 0, 1]
+    assert parsed.tx_end == [2, 4]
+    assert parse_body(parsed.to_bytes()).tx_end == parsed.tx_end
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"ended": True}, "tx_end has 2 entries"),
         ({"schema_index": [0, 0]}, "schema_index has 2 entries for 3 updates in 2 transactions"),
         ({"update_index": [0, 1]}, "update_index has 2 entries"),
         ({"update_index": [0]}, "update_index has 1 entries"),

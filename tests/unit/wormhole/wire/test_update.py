@@ -14,6 +14,7 @@ from wormhole.model.errors import DecodeError, ProtocolError
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
 from wormhole.model.values import UNAVAILABLE, Op
+from wormhole.ports.dead_letters import open_parcel, wrap
 from wormhole.wire.body import parse_body
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import update_pb2
@@ -70,7 +71,14 @@ def test_a_detached_update_knows_that_its_transaction_ended(read: Read) -> None:
     assert (first.in_unfinished, last.in_unfinished) == (False, False)
     assert first.index == 0
     assert first.detach().position == first.position
-    parse_body(first.encoded()[1])
+
+
+def test_an_update_that_is_delivered_again_knows_whether_its_transaction_ended(read: Read) -> None:
+    changes = update("t", key=1), update("t", key=2)
+    for original in (*read(*changes), *read(*changes, ends=False)):
+        again = open_parcel(wrap(original), "s", 4)
+        assert (again.id, again.position) == (original.id, original.position)
+        assert (again.in_unfinished, again.ends_transaction) == (original.in_unfinished, original.ends_transaction)
 
 
 def test_keys_that_have_to_stay_in_order(read: Read) -> None:
