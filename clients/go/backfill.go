@@ -113,8 +113,11 @@ func checkChunkEnd(frame *wirev1.ChunkEnd, schema *Schema) error {
 			return fmt.Errorf("chunk_end.portable: key column %s is %s, not int or bytes", column.Name, column.Type)
 		}
 	}
-	if len(frame.Except) > mostKeys || len(frame.Alone) > mostKeys {
-		return fmt.Errorf("chunk_end: more than %d keys in a list", mostKeys)
+	if len(frame.Except) > mostKeys {
+		return fmt.Errorf("chunk_end.except: more than %d keys", mostKeys)
+	}
+	if len(frame.Alone) > mostKeys {
+		return fmt.Errorf("chunk_end.alone: more than %d keys", mostKeys)
 	}
 	if len(frame.Alone) > 0 && (frame.Portable || frame.After != nil || frame.Until != nil) {
 		return fmt.Errorf("chunk_end.alone: single keys and a range in one frame")

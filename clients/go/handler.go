@@ -69,12 +69,9 @@ type ScanEndHandler interface {
 	OnScanEnd(ctx context.Context, end ScanEnd) error
 }
 
-// RollbackHandler is for an application whose effects become durable at datamarkers only, for example because it
-// commits there. OnRollback undoes everything after the last acknowledged datamarker.
-//
-// It is called after a failed callback, and the updates since that datamarker are then delivered again, in a new epoch.
-// (Without a RollbackHandler only the callback that failed is called again.) It is also called before the first update
-// of an epoch if the database rolled back a transaction of which a part was delivered.
+// RollbackHandler undoes what the handler did after the last acknowledged datamarker. OnRollback is called before the
+// first update of an epoch if the database rolled back a transaction of which a part was delivered. For a Transactional
+// subscriber it is also called after a failed callback.
 type RollbackHandler interface {
 	OnRollback(ctx context.Context, rollback Rollback) error
 }

@@ -156,20 +156,26 @@ func (s *session) receiveFrames(data []byte, events *[]event) error {
 	if len(s.out.frames) > unreadFrames {
 		return fmt.Errorf("%d answers wait: this publisher sends, and reads nothing", len(s.out.frames))
 	}
-	err := eachField(data, func(number protowire.Number, kind protowire.Type, field []byte) error {
-		if number != 1 || kind != protowire.BytesType || s.isClosed {
-			return nil
+	for len(data) > 0 && !s.isClosed { // what follows a goodbye is not read
+		number, kind, n := protowire.ConsumeField(data)
+		if n < 0 {
+			return fmt.Errorf("PublisherMessage: no valid message: %w", protowire.ParseError(n))
 		}
+		field := data[:n]
+		data = data[n:]
+		if number != 1 || kind != protowire.BytesType {
+			continue
+		}
+		content, _ := protowire.ConsumeBytes(field[protowire.SizeTag(number):])
 		frame := &wirev1.PublisherFrame{}
-		if err := proto.Unmarshal(field, frame); err != nil {
+		if err := proto.Unmarshal(content, frame); err != nil {
+			return fmt.Errorf("PublisherMessage: no valid message: %w", err)
+		}
+		if err := s.receiveFrame(frame, events); err != nil {
 			return err
 		}
-		return s.receiveFrame(frame, events)
-	})
-	if err != nil && s.isClosed {
-		return nil // what follows a goodbye is not read
 	}
-	return err
+	return nil
 }
 
 func (s *session) receiveFrame(frame *wirev1.PublisherFrame, events *[]event) error {

@@ -54,6 +54,12 @@ type Subscriber struct {
 	// earlier changes of a key.
 	StateOnly bool
 
+	// Transactional says that the handler's effects become durable at datamarkers only, for example because it commits in
+	// OnDatamarker. After a failed callback OnRollback undoes them, and everything since the last datamarker is delivered
+	// again in a new epoch. The handler has to be a RollbackHandler. Otherwise only the callback that failed is called
+	// again.
+	Transactional bool
+
 	// HandlerTimeout is how long one callback may take until its context is cancelled. 0: 30 s. It must not be longer
 	// than the publishers' handler_timeout.
 	HandlerTimeout time.Duration
@@ -139,6 +145,8 @@ func (s *Subscriber) check() error {
 		need(0 < length && length <= longestName && utf8.ValidString(text), "%s has 1 to %d characters", name, longestName)
 	}
 	need(s.Handler != nil, "Handler is missing")
+	_, rollsBack := s.Handler.(RollbackHandler)
+	need(!s.Transactional || rollsBack, "Transactional: the handler has no OnRollback")
 	need(len(s.Dial) > 0, "Dial is empty: it lists every publisher of the dataset")
 	for _, address := range s.Dial {
 		host, port, err := net.SplitHostPort(address)

@@ -427,7 +427,11 @@ func (h *transactional) OnRollback(_ context.Context, rollback Rollback) error {
 func TestAnApplicationThatRollsBackGetsEverythingSinceTheDatamarkerAgain(t *testing.T) {
 	h := &transactional{newRecorder(), make(chan Rollback, 10)}
 	h.onUpdate = func(context.Context, *Update) error { return errors.New("deadlock") }
-	c, _ := opened(t, h, func(a *wirev1.Assign) { a.RolledBack = "db1:9" })
+	p := newFakePublisher(t)
+	running(t, p, h, func(s *Subscriber) { s.Transactional = true })
+	c := p.hello()
+	c.send(assignFrame(1, func(a *wirev1.Assign) { a.RolledBack = "db1:9" }), schemaFrame(users))
+	want[*wirev1.SubscriberFrame_Accepted](c)
 	var rolledBack *TransactionRolledBackError
 	if undone := <-h.undone; !errors.As(undone.Cause, &rolledBack) || rolledBack.Transaction != "db1:9" {
 		t.Errorf("undone %+v", undone)
@@ -529,7 +533,8 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 		"a token without TLS": func(s *Subscriber) {
 			s.Dial, s.Insecure, s.Token = []string{"192.0.2.1:1"}, true, StaticToken("t")
 		},
-		"publishers without TLS": func(s *Subscriber) { s.Publishers = []string{"db1"} },
+		"nothing to roll back with": func(s *Subscriber) { s.Transactional = true },
+		"publishers without TLS":    func(s *Subscriber) { s.Publishers = []string{"db1"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Subscriber{Application: "app", Dial: []string{"127.0.0.1:1"}, Handler: newRecorder()}

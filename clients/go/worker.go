@@ -695,10 +695,10 @@ func (w *worker) count(err error, update *Update) (wait time.Duration, again boo
 	return wait, again
 }
 
-// rolledBackOrPaused waits before another try, and returns true. If the application rolls back, it undoes what it did
-// since the datamarker instead, and the updates since come in a new epoch: then this returns false.
+// rolledBackOrPaused waits before another try, and returns true. A transactional application undoes what it did since the
+// datamarker instead, and the updates since come in a new epoch: then this returns false.
 func (w *worker) rolledBackOrPaused(cause error, update string, wait time.Duration) bool {
-	if _, ok := w.client.handler.(RollbackHandler); !ok {
+	if !w.client.options.Transactional {
 		w.pause(wait)
 		return true
 	}
