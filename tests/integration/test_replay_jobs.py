@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from spark_replay.archive.manifest import FileEntry
 from spark_replay.archive.ranges import Asked
@@ -28,13 +29,16 @@ from spark_replay.replay.rate import Shares
 from spark_replay.replay.task import Ended, Task
 from spark_replay.tables.snapshot import write_snapshot
 from spark_replay.tables.start import start_rows
+from subscriber_sdk import FlowHalted, Update, serve
+from subscriber_sdk.transactional import Transactional, TransactionalHandler
+from subscriber_sdk.transactional.sqlalchemy import SqlAlchemyStore
 from tests.support.archives import gone, manifest_of, marker_at, present, put, tx, write_archive
-from tests.support.eventually import PATIENCE_S, until
+from tests.support.eventually import PATIENCE_S, eventually, until
 from tests.support.ports import free_port
 from tests.support.replay_plans import Listener, flow, seen, setting, wish
 from tests.support.scripted_replay import ScriptedReplay, replay_publisher, takes_all
 from tests.support.scripted_subscriber import scripted_subscriber
-from wormhole.model.errors import ReplayError
+from wormhole.model.errors import ReplayError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.wire.v1 import push_pb2
 
@@ -221,6 +225,53 @@ async def test_the_last_changes_come_by_place_from_one_task_or_from_many(
             assert (await running).ended is Ended.DONE
     assert [update.id for update in taken] == [f"source-a:{number}:0" for number in (3, 4, 6, 7)]
     assert script.marker == marker_at(7)
+
+
+class States(TransactionalHandler[Any]):
+    """Keeps the value of each key; ``halted``: codes of what halted its flow."""
+
+    def __init__(self) -> None:
+        self.halted: list[str] = []
+
+    def on_update(self, update: Update, connection: Any) -> None:
+        key, value = update.key[0], None if update.after is None else update.after["value"]
+        statement = "INSERT INTO states VALUES (:key, :value)" if value else "DELETE FROM states WHERE key = :key"
+        connection.execute(text(statement), {"key": key, "value": value})
+
+    def on_error(self, error: FlowHalted) -> None:
+        assert isinstance(error.cause, WormholeError)
+        self.halted.append(error.cause.code)
+
+
+@pytest.mark.parametrize("state_only", [True, False])
+async def test_the_last_changes_reach_a_handler_whose_effects_are_states(
+    spark: SparkSession, store: ArchiveStore, tmp_path: Path, state_only: bool
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/target.db")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE states (key BLOB PRIMARY KEY, value BLOB)"))
+    handler = States()
+    handler.state_only = state_only
+    jobs, address = Jobs(spark), f"127.0.0.1:{free_port()}"
+    with replay_publisher(ScriptedReplay(marker_at(0))) as script:
+        script.address = address
+        task = task_of(store, script.reach)
+        chosen = ShardFiles("a", await asyncio.to_thread(files_of, store), marker_at(0), marker_at(7))
+        async with serve(Transactional(handler, SqlAlchemyStore(engine)), application="cache", id="s1", listen=address):
+            running = asyncio.create_task(asyncio.to_thread(jobs.latest, task, chosen, by_values=False))
+            if state_only:
+                assert (await running).ended is Ended.DONE
+            else:
+                await eventually(lambda: handler.halted, "the flow is halted")
+                await asyncio.to_thread(jobs.withdraw, task)
+                with pytest.raises(ReplayError):
+                    await running
+    with engine.begin() as connection:
+        found = [tuple(row) for row in connection.execute(text("SELECT key, value FROM states ORDER BY key"))]
+    engine.dispose()
+    assert found == ([(b"k1", b"v3"), (b"k3", b"v5"), (b"k4", b"v6")] if state_only else [])
+    assert script.marker == marker_at(7 if state_only else 0)
+    assert set(handler.halted) == (set() if state_only else {"latest-refused"})
 
 
 async def test_a_range_without_rows_is_acknowledged_to_its_end(spark: SparkSession, store: ArchiveStore) -> None:

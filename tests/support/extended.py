@@ -143,6 +143,7 @@ EXTENDED: Final = (
     "tests/integration/test_kafka_sink.py",
     "tests/contract/sinks/test_nats.py",
     "tests/integration/test_nats_sink.py",
+    "tests/integration/test_replay_jobs.py::test_the_last_changes_reach_a_handler_whose_effects_are_states",
     "tests/integration/test_redis_rows.py::test_the_server_s_language_does_not_change_the_order",
     "tests/integration/test_sink_servers.py",
     "tests/unit/examples/demo/test_demo.py::test_it_holds_what_was_committed_after_every_chore",
