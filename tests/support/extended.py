@@ -55,6 +55,7 @@ EXTENDED: Final = (
     "tests/integration/test_mysql_statements.py",
     "tests/integration/test_postgres_publication.py::test_what_a_handmade_publication_has_refused_is_foreseen",
     "tests/integration/test_random_ddl.py",
+    "tests/integration/test_sink_partial_images.py",
     "tests/integration/test_sink_tables.py",
     "tests/contract/sinks/test_sql_others.py",
     "tests/integration/test_rocksdb_tables.py",
