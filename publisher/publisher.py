@@ -97,6 +97,9 @@ class Publisher:
         """
         patience_s = self.served.settings.stop_timeout
         listening = asyncio.create_task(self.listener.run(), name="attach")  # it outlasts the streams
+        assigning = asyncio.create_task(
+            self.assigner.run(), name="assigner"
+        )  # a standby too hangs up on those that left
         try:
             await self.ownership.take(self._info())
             await start_source()
@@ -105,7 +108,7 @@ class Publisher:
                 group.create_task(self.applications.run(), name="applications")
                 group.create_task(self.log.read(self.applications, self.assigner), name="fleet")
                 group.create_task(self.caps.run(), name="caps")
-                group.create_task(self.assigner.run(), name="assigner")
+                group.create_task(_result_of(assigning), name="assigner")
                 group.create_task(_result_of(listening), name="attach")
                 group.create_task(self.records.markers.run(), name="markers")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
@@ -122,6 +125,8 @@ class Publisher:
             patience_s = 0.0 if found.gone else patience_s
             raise found from None
         finally:
+            assigning.cancel()
+            await asyncio.gather(assigning, return_exceptions=True)
             await self.applications.stop()
             await self.background.stop()
             try:

@@ -34,11 +34,22 @@ from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.model.values import Op
 from wormhole.ports.log_source import LogRelay
+from wormhole.ports.marker_store import FlowKey, StoredFlow
 from wormhole.wire.v1 import push_pb2
 
 
 async def _stopped() -> None:
     """The source is stopped already."""
+
+
+class _SharedMarkers(MemoryMarkerStore):
+    """As a store in ZooKeeper: every candidate has it open."""
+
+    def open(self) -> None:
+        """There is nothing to open."""
+
+    def _records(self) -> dict[FlowKey, StoredFlow]:
+        return self._markers.records
 
 
 class World:
@@ -128,7 +139,7 @@ class World:
         """A publisher from its start to its graceful stop."""
         coordinator = MemoryCoordinator(self.coordination, clock=self.clock.monotonic)
         await coordinator.start()
-        store = MemoryMarkerStore(self.markers)
+        store = MemoryMarkerStore(self.markers) if self.candidate is None else _SharedMarkers(self.markers)
         store.open()
         dataset = DatasetConfig(
             name="shop",

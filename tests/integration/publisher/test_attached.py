@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from publisher.flows.candidacy import Candidate
 from publisher.publisher import Publisher
 from publisher.push import attach_service
 from publisher.push.attach_service import AttachService
@@ -22,8 +23,10 @@ from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from wormhole.config import TlsFiles
 from wormhole.coordination.access_tokens import AccessToken, new_token
+from wormhole.coordination.port import LogGroup
 from wormhole.host.trust import Trust
 from wormhole.model.errors import ConfigError
+from wormhole.ports.datastore import Standing
 
 KEY = ("app", "log.t")
 
@@ -206,6 +209,65 @@ async def test_with_tls_another_name_is_refused(
         refused = "certificate-refused" if name == "s2" else "may not push"
         await eventually(lambda: refused in caplog.text, "the reason")
     assert recorder.keys == []
+
+
+# --- standbys
+
+
+def candidate(host: str, rank: int) -> Candidate:
+    """A publisher that may own the log, and can read it."""
+
+    async def look() -> Standing:
+        return Standing("S")
+
+    return Candidate(LogGroup("shop", "main", "log"), "main", host, rank, 0.0, look)
+
+
+@asynccontextmanager
+async def owner_and_standby(world: World) -> AsyncIterator[tuple[Publisher, Publisher, Callable[[], Awaitable[None]]]]:
+    """Two publishers of the log, and what ends the first one, which owns it."""
+    async with AsyncExitStack() as ending:
+        world.candidate = candidate("alpha", 0)
+        owner = await ending.enter_async_context(world.publisher())
+        await eventually(lambda: owner.ownership.term, "it owns the log")
+        world.candidate = candidate("beta", 1)
+        async with world.publisher() as standby:
+            await eventually(lambda: owner.listener.address and standby.listener.address, "both listen")
+            yield owner, standby, ending.aclose
+
+
+async def test_a_standby_admits_and_takes_over_on_the_connection_that_it_has(world: World) -> None:
+    world.application()
+    world.commit("a")
+    recorder = Recorder()
+    async with owner_and_standby(world) as (owner, standby, end_owner):
+        dial = [owner.listener.address, standby.listener.address]
+        async with serve(recorder, application="app", dial=dial, id="s1"):
+            await eventually(lambda: recorder.acked, "the owner delivers")
+            (waiting,) = standby.assigner.streams()
+            await eventually(lambda: waiting.connected, "the standby has the subscriber")
+            assert not waiting.flows
+            assert standby.ownership.standby
+            place = waiting.place
+            await end_owner()
+            end = world.commit("b")
+            await eventually(lambda: recorder.acked[-1].order == end.order, "the standby delivers")
+            (serving,) = standby.assigner.streams()
+            assert (serving, serving.place) == (waiting, place)
+    assert recorder.keys == [b"a", b"b"]
+
+
+async def test_a_standby_follows_which_applications_there_are(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.application()
+    world.settings |= {"grace_period": 0.1, "handler_timeout": 0.1}
+    async with owner_and_standby(world) as (_, standby, _), attached(standby, Recorder()):
+        await eventually(lambda: [stream.connected for stream in standby.assigner.streams()] == [True], "it is there")
+        del world.coordination.applications["app"]
+        world.coordination.signal.notify()
+        await eventually(lambda: not standby.assigner.streams(), "it is hung up on")
+        await eventually(lambda: "[application-unknown]" in caplog.text, "it is told why")
+        world.application()
+        await eventually(lambda: [stream.connected for stream in standby.assigner.streams()] == [True], "it is back")
 
 
 # --- tokens
