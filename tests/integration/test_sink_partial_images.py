@@ -28,7 +28,7 @@ from wormhole.model.errors import WormholeError
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login
 
-pytestmark = pytest.mark.allow_blocking  # of SQLite
+pytestmark = pytest.mark.allow_blocking  # SQLite blocks the loop
 
 Row = tuple[Any, ...]
 COLUMNS: Final = ("id", "name", '"long"')

@@ -1,4 +1,4 @@
-"""The rights that docs/sink-sql.md names for an account in a MariaDB are enough, and each of them is needed."""
+"""The rights that docs/sink-sql.md names for an account in MySQL and MariaDB are enough, and each of them is needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mirrored(kit: Kit, server: DatabaseServer, rights: str, folder: Path) -> int
     """Everything that a mirror does, and then a comparison. Returns how many rows were compared and are equal."""
     with account(server, rights) as (name, user):
         (folder / "password").write_text("open-sesame")
-        url = f"mariadb://{user}@{server.host}:{server.port}/{name}"
+        url = f"{server.flavour}://{user}@{server.host}:{server.port}/{name}"
         settings = SqlSettings.model_validate({"url": url, "password_file": str(folder / "password")})
         flow = kit.attach(MYSQL.open("archive", settings).subscriber)
         flow.commit(update(T, key=1, after={"text": "a"}), update(T, key=2, after={"text": "a"}))
@@ -55,16 +55,16 @@ def mirrored(kit: Kit, server: DatabaseServer, rights: str, folder: Path) -> int
         return result.compared - result.differs - result.missing - result.extra
 
 
-def test_the_rights_on_the_page_are_enough(mariadb_server: DatabaseServer, tmp_path: Path, wormhole_kit: Kit) -> None:
-    assert mirrored(wormhole_kit, mariadb_server, RIGHTS, tmp_path) == 2
+def test_the_rights_on_the_page_are_enough(database_server: DatabaseServer, tmp_path: Path, wormhole_kit: Kit) -> None:
+    assert mirrored(wormhole_kit, database_server, RIGHTS, tmp_path) == 2
 
 
 @pytest.mark.parametrize("missing", RIGHTS.split(", "))
 def test_each_right_on_the_page_is_needed(
-    mariadb_server: DatabaseServer, tmp_path: Path, wormhole_kit: Kit, missing: str
+    database_server: DatabaseServer, tmp_path: Path, wormhole_kit: Kit, missing: str
 ) -> None:
     rights = ", ".join(right for right in RIGHTS.split(", ") if right != missing)
     with pytest.raises(HandlerFailed) as failed:
-        mirrored(wormhole_kit, mariadb_server, rights, tmp_path)
+        mirrored(wormhole_kit, database_server, rights, tmp_path)
     assert isinstance(failed.value.__cause__, TargetRefused)
     assert failed.value.__cause__.code == "account-lacks-rights"
