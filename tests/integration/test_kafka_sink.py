@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import uuid
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from sinks.kafka import markers
 from sinks.kafka.kind import KIND
 from sinks.kafka.names import partition_of
 from sinks.kafka.settings import KafkaSettings
@@ -26,7 +28,7 @@ from sinks.records import RecordRefused
 from subscriber_sdk import Datamarker, EpochRefused, HandlerFailed, NoticeKind, RetryPolicy, ShardNotice
 from subscriber_sdk.testing import Change, Kit, KitFlow, body_of, frames, marker_at, update
 from tests.support.dialled import Dialler, dialled
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE_S, eventually
 from tests.support.kafka_server import KafkaRecord, KafkaServer
 from tests.support.ports import free_port
 from tests.support.sink_process import running_sink, sink_config
@@ -364,8 +366,25 @@ def test_an_older_copy_of_the_broker_is_filled_from_its_datamarker(wormhole_kit:
         assert topics.ids() == ["test:1:0", "test:2:0", "test:2:1", "test:3:0"]
 
 
-def test_an_open_transaction_of_another_shard_is_waited_for(wormhole_kit: Kit, topics: Topics) -> None:
+def test_an_open_transaction_of_another_shard_is_waited_for(
+    wormhole_kit: Kit, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It hides the datamarkers that were committed behind its first record. A command of the message ends it."""
+    hidden: list[int] = []
+    is_past, last_between = markers._is_past, markers._last_between
+
+    def looks(message: Any, end: int) -> bool:
+        if not (past := is_past(message, end)) and message.error() is not None:
+            hidden.append(message.offset())
+        return past
+
+    def reads(reader: Any, begin: Any, end: int, key: bytes, left: Callable[[], float], brokers: str) -> bytes | None:
+        """The time is over when the reader came to the open transaction, however long the connection took."""
+        return last_between(reader, begin, end, key, lambda: 0.0 if hidden else left(), brokers)
+
+    monkeypatch.setattr(markers, "_is_past", looks)
+    monkeypatch.setattr(markers, "_last_between", reads)
+    monkeypatch.setattr(markers, "_LOOK_S", PATIENCE_S)
     topics.make("orders", 1)
     flow = topics.attached(wormhole_kit)
     other = Producer({"bootstrap.servers": topics.server.bootstrap, "transactional.id": topics.name, "log_level": 0})
@@ -375,13 +394,15 @@ def test_an_open_transaction_of_another_shard_is_waited_for(wormhole_kit: Kit, t
     other.flush()
     flow.commit(row(1))
     with pytest.raises(HandlerFailed) as failed:
-        flow.crash_and_redeliver(1, subscriber=topics.sink(timeout="200ms").subscriber)
+        flow.crash_and_redeliver(1, subscriber=topics.sink(timeout="60s").subscriber)
     cause = refusal(failed)
     assert isinstance(cause, TargetUnavailable)
+    assert hidden
     (words,) = re.findall(r"`kafka-transactions\.sh ([^`]* abort [^`]*)`", cause.hint or "")
     tool = topics.server.program("org.apache.kafka.tools.TransactionsCommand")
     subprocess.run([*tool, *words.split()], check=True, stdout=subprocess.DEVNULL)
-    flow.crash_and_redeliver(1, subscriber=topics.sink().subscriber)
+    monkeypatch.undo()
+    flow.crash_and_redeliver(1, subscriber=topics.sink(timeout="60s").subscriber)
     flow.commit(row(2))
     assert topics.ids() == ["test:1:0", "test:2:0"]
 
