@@ -35,7 +35,6 @@ need("grpcio", grpc.__version__)
 
 log = logging.getLogger("subscriber_sdk")
 
-_CLOSE_S: Final = 1.0  # how long a publisher may take to end a stream after the goodbye
 _INSTANCE_BYTES: Final = 16
 
 
@@ -110,14 +109,14 @@ class PublisherDialler:
                 call: Any = channel.stream_stream(METHOD)(metadata=self._attaching.to_metadata())
                 watching = asyncio.create_task(self._dismiss(stream, certificate), name="wormhole revocation")
                 try:
-                    await stream.run(call, call.write)
-                    await _ended(call)
+                    await stream.run(call, call.write, call.done_writing)
                 finally:
                     watching.cancel()
                     call.cancel()
-                if not stream.connection.session.welcomed:
+                welcomed = stream.connection.session.welcomed
+                if not welcomed and await call.code() is not grpc.StatusCode.OK:
                     raise await _refusal(call, address)
-                return True
+                return welcomed
 
     async def _channel(self, address: str) -> tuple[grpc.aio.Channel, Certificate | None]:
         """A channel that accepts one certificate only: the one that the publisher shows now, whose names are checked
@@ -144,22 +143,6 @@ class PublisherDialler:
         if self.trust is not None:
             why = await self.trust.until_revoked(certificate)
             stream.connection.dismiss(why, "give the publisher another certificate")
-
-
-async def _ended(call: Any) -> None:
-    """Let the publisher end the stream: a call that is cancelled may lose the goodbye."""
-    try:
-        async with asyncio.timeout(_CLOSE_S):
-            await call.done_writing()
-            await call.wait_for_connection()
-            await call.code()
-    except asyncio.CancelledError:
-        # gRPC raises it for a call that this side ended: its reader was cancelled, because nothing was heard.
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-    except (TimeoutError, grpc.RpcError, asyncio.InvalidStateError):
-        pass
 
 
 async def _refusal(call: Any, address: str) -> StreamBroken:

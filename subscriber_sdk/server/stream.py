@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterable, Callable
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, Awaitable, Callable
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ __all__ = ["PublisherStream", "Streams"]
 
 _PROGRESS_S: Final = 0.05  # least time between two messages that only report progress
 _CLOSE_S: Final = 5.0  # how long a publisher that does not read may delay the end of a stream that we close
+_END_S: Final = 1.0  # how long a publisher that was dialled may take to end a stream that we close
 
 
 class Streams:
@@ -135,8 +136,17 @@ class PublisherStream:
         """End the stream, because another one needs its memory."""
         self.connection.refuse(error)
 
-    async def run(self, requests: AsyncIterable[bytes], write: Callable[[bytes], Any]) -> None:
-        """Run until either side has ended the stream."""
+    async def run(
+        self,
+        requests: AsyncIterable[bytes],
+        write: Callable[[bytes], Any],
+        end: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Run until either side has ended the stream.
+
+        ``end``: tells a publisher that was dialled that nothing more is written. It then ends the stream, which is
+        waited for: gRPC cancels a call with the read that is cancelled, and what was written last may be lost.
+        """
         reader = asyncio.create_task(self._read(requests), name="wormhole stream reader")
         writer = asyncio.create_task(self._write(write), name="wormhole stream writer")
         cause = "the connection to the publisher broke"  # gRPC cancels the handler of a peer that is gone
@@ -152,6 +162,10 @@ class PublisherStream:
                 cause = f"writing failed: {writer.exception()!r}"
             else:
                 cause = "closed"
+                if end is not None:
+                    with suppress(grpc.RpcError, asyncio.InvalidStateError):  # the publisher ended it first
+                        await end()
+                    await asyncio.wait({reader}, timeout=_END_S)
         finally:
             self.connection.lost(cause)
             for task in (reader, writer):
@@ -166,9 +180,8 @@ class PublisherStream:
         connection, time = self.connection, self._time
         try:
             async for data in requests:
-                if connection.closed:
-                    break
-                connection.receive(data, time())
+                if not connection.closed:
+                    connection.receive(data, time())
         except grpc.RpcError as error:
             return f"the connection broke: {error!r}"
         return "the publisher ended the stream"
