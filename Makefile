@@ -2,7 +2,7 @@
 #   make PYTHON=/path/to/python3.11 ...     another Python
 #   WORMHOLE_BUILD_EXT=yes|no make ...      insist on the compiled hot modules, or run them interpreted
 .DEFAULT_GOAL := help
-.PHONY: help demo test extended check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format prepare-demo prepare-dev
+.PHONY: help demo test extended check bench quickstart-test claims fuzz soak coverage mutants proto dist lock build format conformance prepare-demo prepare-dev
 
 # A run starts hundreds of processes. Without byte code each compiles the tree again, and each worker every test.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,6 +11,8 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 ARGS ?=
 CASE ?=
+CLIENT ?= $(RUN) -m conformance.clients.python
+DECLARES ?=
 SECONDS ?= 60
 SEED ?= 1
 ROUNDS ?= 200
@@ -56,6 +58,9 @@ fuzz: prepare-dev ## every decoder in both forms [SECONDS=60 SEED=1]
 soak: prepare-dev ## every long round: kill -9, disasters, outages, statements on servers, properties, the largest events [ROUNDS=200]
 	@WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest $(SOAK) -s --timeout=0 $(ARGS)
 	@$(if $(ARGS),,WORMHOLE_ROUNDS=$(ROUNDS) HYPOTHESIS_PROFILE=soak $(RUN) -m pytest tests/unit -m hypothesis --timeout=0)
+
+conformance: prepare-dev ## whether a subscriber keeps the push protocol [CLIENT="command" DECLARES=client.toml ARGS="epochs/*"]
+	@$(RUN) -m conformance --client "$(CLIENT)" $(if $(DECLARES),--declares $(DECLARES)) $(ARGS)
 
 coverage: prepare-dev ## the suite, and its branch coverage of all packages, which may not fall
 	@$(RUN) -m scripts.suite --coverage $(ARGS)

@@ -12,7 +12,8 @@ from scripts.prepare import PACKAGES, ROOT
 
 __all__ = ["STEPS", "main"]
 
-_FOLDERS = [name for name in (*PACKAGES, "scripts", "tests", "benchmarks", "examples") if (ROOT / name).exists()]
+_OTHERS = ("scripts", "tests", "benchmarks", "examples", "conformance")
+_FOLDERS = [name for name in (*PACKAGES, *_OTHERS) if (ROOT / name).exists()]
 
 STEPS: dict[str, list[str]] = {
     "lint": ["-m", "ruff", "check", "--quiet", "."],

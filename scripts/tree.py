@@ -18,7 +18,7 @@ __all__ = ["cited_files", "drawn_folders", "exports", "headings", "main", "probl
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # `wormhole/model/position.py`, `caravan/plan.py: plan`, `caravan/plan.py:Plan`
 _CITATION = re.compile(r"`([\w.\-/]+/[\w.\-]+\.(?:py|pxd|proto|toml|md))(?::\s*([^`]+))?`")
-_OTHER_CODE = ("tests", "scripts", "examples", "benchmarks")
+_OTHER_CODE = ("tests", "scripts", "examples", "benchmarks", "conformance")
 _DRAWN_FOLDER = re.compile(r'<text class="folder"[^>]*>([^<]+)<')
 
 

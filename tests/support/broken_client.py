@@ -1,0 +1,123 @@
+"""The client process of our SDK with one fault, named on the command line: the kit has to find each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.clients import python
+from subscriber_sdk.stream.flow import SubscriberFlow
+from subscriber_sdk.stream.session import Session
+from subscriber_sdk.work import flow_worker, shards
+from subscriber_sdk.work.parking import Parking
+from wormhole.model.values import Value
+from wormhole.wire.body import ParsedBody, parse_body
+from wormhole.wire.v1 import push_pb2
+
+
+def _after_frames(do: Callable[[Session, str, SubscriberFlow, Any], None]) -> None:
+    """Have ``do`` called after each frame of a flow."""
+    handle = Session._flow_frame
+
+    def broken(self: Session, kind: str, flow: SubscriberFlow, given: Any, events: list[Any]) -> None:
+        handle(self, kind, flow, given, events)
+        do(self, kind, flow, given)
+
+    Session._flow_frame = broken  # type: ignore[method-assign]
+
+
+def acks_too_early() -> None:
+    def ack(session: Session, kind: str, flow: SubscriberFlow, given: Any) -> None:
+        if kind == "datamarker":
+            session._out.add(ack=push_pb2.Ack(flow=flow.number, epoch=flow.epoch, marker=given.marker))
+
+    _after_frames(ack)
+
+
+def returns_credit_too_early() -> None:
+    def progress(session: Session, kind: str, flow: SubscriberFlow, given: Any) -> None:
+        if kind == "batch":
+            session._out.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, number=given.number))
+
+    _after_frames(progress)
+
+
+def ignores_epochs() -> None:
+    shards._Shard.refusal = lambda *_: None  # type: ignore[method-assign]
+
+
+def forgets_a_part() -> None:
+    take = SubscriberFlow.part
+
+    def part(self: SubscriberFlow, frame: push_pb2.Part) -> bytes | None:
+        body = take(self, frame)
+        return body if body is None or not frame.index else body[: -len(frame.data)]
+
+    SubscriberFlow.part = part  # type: ignore[method-assign]
+
+
+def reorders() -> None:
+    parse = parse_body
+
+    def swapped(data: bytes) -> ParsedBody:
+        body = parse(data)
+        return replace(body, updates=tuple(reversed(body.updates))) if len(body.schema_ids) == 1 else body
+
+    flow_worker.parse_body = swapped  # type: ignore[attr-defined]
+
+
+def counts_as_parked_at_once() -> None:
+    park = Parking.park
+
+    async def parks(self: Parking, update: Any, error: Exception | None) -> bool:
+        parked = asyncio.ensure_future(park(self, update, error))
+        await asyncio.sleep(0)
+        self.answered(update.id, "")
+        return await parked
+
+    Parking.park = parks  # type: ignore[method-assign]
+
+
+def takes_holes() -> None:
+    begin = SubscriberFlow._begin
+
+    def begins(self: SubscriberFlow, kind: str, number: int, size: int, field: str) -> None:
+        self._last = number - 1
+        begin(self, kind, number, size, field)
+
+    SubscriberFlow._begin = begins  # type: ignore[method-assign]
+
+
+def _values(change: Callable[[dict[str, Any]], None]) -> None:
+    shown = python.shown_value
+
+    def broken(value: Value) -> dict[str, Any]:
+        found = shown(value)
+        change(found)
+        return found
+
+    python.shown_value = broken
+
+
+def decimals_as_floats() -> None:
+    def change(found: dict[str, Any]) -> None:
+        if found["type"] == "decimal":
+            found["value"] = str(float(found["value"]))
+
+    _values(change)
+
+
+def integers_as_floats() -> None:
+    def change(found: dict[str, Any]) -> None:
+        if found["type"] == "int":
+            found["value"] = str(int(float(found["value"])))
+
+    _values(change)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    asyncio.run(python.main())
