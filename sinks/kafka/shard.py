@@ -57,6 +57,7 @@ class ShardProducer:
         self._looker: Consumer | None = None  # a producer that asks for a topic makes it, if the broker allows that
         self._open = False  # the transaction
         self._stored: MarkerRecord | None = None  # None: only ASSIGNED can find out what is stored
+        self._confirmed = 0, 0  # epoch and version of the last row that was stored
         self._partitions: dict[str, int] = {}
         self._places: dict[str, tuple[str, int]] = {}  # topic and partitions by table, looked up since...
         self._looked = 0.0
@@ -79,7 +80,7 @@ class ShardProducer:
         with self._working():
             stored = self._connected()
             topic = self._settings.marker_topic
-            start = start_of(stored.row if stored else None, notice, f"the topic {topic}")
+            start = start_of(stored.row if stored else None, notice, f"the topic {topic}", self._confirmed)
             self._partitions = dict(stored.partitions) if stored else {}
             record = MarkerRecord(start.row, dict(self._partitions))
             self._commit(record)
@@ -236,6 +237,7 @@ class ShardProducer:
         producer.produce(self._settings.marker_topic, record.to_bytes(), self._id.encode(), PARTITION)
         self._until_done(producer.commit_transaction)
         self._open = False
+        self._confirmed = record.row.epoch, record.row.version
 
     def _until_done(self, call: Callable[[float], None]) -> None:
         """An unanswered call has to be continued by the same call. Returns early if no broker can be reached."""

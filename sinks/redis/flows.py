@@ -109,8 +109,9 @@ class FlowRecords:
         removed = evicted is not None and evicted.since(fields[7])
         same = found is not None and fields[4] == self._form.encode() and not removed
         start = start_of(
-            self._row(found.row, notice) if found is not None and same else None,
+            found.row if found is not None and same else None,
             notice if self._whole else replace(notice, acknowledged=False),
+            confirmed=self._confirmed.get(notice.shard, (0, 0)),
         )
         flow = _Flow(start.row, 0, 0) if found is None else found
         after = flow.at(start.row, notice.marker) if start.have is None else replace(flow, row=start.row)
@@ -216,16 +217,6 @@ class FlowRecords:
             raise self._lost(key, after)
         self._flows[shard] = key, after
         self._confirmed[shard] = row.epoch, row.version
-
-    def _row(self, row: MarkerRow, notice: ShardNotice) -> MarkerRow:
-        """The row that an epoch begins with. Where a server lost its last writes, a move of the datamarker may be among
-        them, or may be behind them. A move that is after the server's own datamarker would pass over what it lost.
-        """
-        assert notice.marker is not None
-        set_back = (row.epoch, row.version) < self._confirmed.get(notice.shard, (0, 0))
-        if set_back and row.marker and row.datamarker.order < notice.marker.order:
-            return replace(row, move=max(row.move, notice.move))
-        return row
 
     def _lost(self, key: str, flow: _Flow) -> TargetUnavailable:
         return TargetUnavailable(

@@ -94,9 +94,17 @@ def row_key(notice: ShardNotice) -> bytes:
     return sha256(b"".join(len(name.encode()).to_bytes(4, "big") + name.encode() for name in names)).digest()
 
 
-def start_of(row: MarkerRow | None, notice: ShardNotice, where: str = "wormhole_marker") -> Start:
+def start_of(
+    row: MarkerRow | None,
+    notice: ShardNotice,
+    where: str = "wormhole_marker",
+    confirmed: tuple[int, int] = (0, 0),
+) -> Start:
     """How the epoch of an ASSIGNED notice begins. ``row``: what is stored; ``None``: nothing. ``where`` names the place
     of the rows in messages.
+
+    ``confirmed``: epoch and version of the last row that this process stored. A target with an earlier row was set
+    back. A move of the datamarker, before that or since, does not pass over what the target lost.
 
     Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
     """
@@ -118,6 +126,9 @@ def start_of(row: MarkerRow | None, notice: ShardNotice, where: str = "wormhole_
         filled = notice.generation > row.version or notice.move > row.move
         return Start(fresh) if filled else Start(raised, halt=_empty(notice, where))
     have = row.datamarker
+    if (row.epoch, row.version) < confirmed and have.order < notice.marker.order:
+        move = max(notice.move, row.move)
+        return Start(replace(raised, version=row.version + 1, move=move), KeptMarker(have, move))
     # A publisher of an earlier release sends no number.
     unnumbered = notice.rewound and not notice.move and have.order > notice.marker.order
     if notice.move > row.move or unnumbered:

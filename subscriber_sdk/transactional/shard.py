@@ -47,6 +47,7 @@ class ShardTransactions(Generic[C]):
         self._key = b""
         self._session: Session[C] | None = None
         self._stored: MarkerRow | None = None  # None: only ASSIGNED can find out what is stored
+        self._confirmed = 0, 0  # epoch and version of the last row that was stored
         self._nonce: bytes | None = None  # the open transaction's
         self._letters: list[str] = []  # dead letters that the open transaction applied
         self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
@@ -124,7 +125,7 @@ class ShardTransactions(Generic[C]):
                 log.warning("shard %s: COMMIT was not answered (%r); its row is read", self._shard, error)
                 if not await self._holds(after):
                     raise self._away("the last COMMIT had no effect") from error
-            self._stored = after
+            self._stored, self._confirmed = after, (after.epoch, after.version)
             self._letters.clear()
             if raw != stored.marker:
                 self._among_letters = False
@@ -152,7 +153,7 @@ class ShardTransactions(Generic[C]):
         with self._unavailable("cannot be read"):
             session = await self._transaction()
             row = await self._read(session)
-        start = start_of(row, notice)
+        start = start_of(row, notice, confirmed=self._confirmed)
         values: dict[str, Any] = {
             "flow": self._key,
             "epoch": start.row.epoch,
@@ -168,6 +169,7 @@ class ShardTransactions(Generic[C]):
             else:
                 await session.execute(sql.UPDATE, values)
             await session.commit()
+        self._confirmed = start.row.epoch, start.row.version
         if start.halt is not None:
             raise start.halt
         self._stored, self._among_letters = start.row, True

@@ -16,7 +16,7 @@ from sinks.port import Sink
 from sinks.testing.contract import RowSinkContract
 from sinks.testing.harness import Row, RowHarness
 from subscriber_sdk import UNAVAILABLE, HandlerFailed, Op, RetryPolicy
-from subscriber_sdk.testing import Change, Kit, KitFlow, read, update
+from subscriber_sdk.testing import Change, Kit, KitFlow, marker_at, read, update
 from tests.support.sql_targets import SqlTarget
 from wormhole.model.errors import TargetRefused, TargetUnavailable
 from wormhole.model.findings import Severity
@@ -315,11 +315,13 @@ class TestMirror:
         assert "orders was dropped in the target" in caplog.text
         assert "wormholectl backfill start test" in caplog.text
 
-    @pytest.mark.parametrize("runs", [False, True])
+    @pytest.mark.parametrize(("runs", "moved"), [(False, False), (True, False), (True, True)])
     def test_an_older_copy_of_the_target_is_filled_from_its_datamarker(
-        self, sql_target: SqlTarget, wormhole_kit: Kit, runs: bool
+        self, sql_target: SqlTarget, wormhole_kit: Kit, runs: bool, moved: bool
     ) -> None:
-        """It is put back behind a flow that ``runs``, or between two assignments."""
+        """It is put back behind a flow that ``runs``, or between two assignments. ``moved``: the copy is older than a
+        move of the datamarker.
+        """
         flow = attached(wormhole_kit, sql_target)
         flow.commit(*(update(T, key=key, after={"a": key}) for key in (1, 2)))
         tables = ("orders", "wormhole_marker")
@@ -327,6 +329,8 @@ class TestMirror:
             sql_target.sql(f"CREATE TABLE copy_{table} AS SELECT * FROM {table}")
         flow.commit(update(T, key=1, before={"a": 1}, after={"a": 5}), update(T, key=2, before={"a": 2}))
         flow.commit(update(T, key=3, after={"a": 3}))
+        if moved:
+            flow.move(marker_at(2))
         if not runs:
             flow.revoke()
         for table in tables:

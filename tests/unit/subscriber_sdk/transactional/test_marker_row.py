@@ -44,6 +44,18 @@ def test_a_higher_move_is_adopted_once() -> None:
     assert start_of(after, replace(moved, epoch=6)).have == KeptMarker(marker_at(4), 2)
 
 
+@pytest.mark.parametrize("rewound", [True, False])
+def test_a_move_does_not_pass_over_what_a_target_lost(rewound: bool) -> None:
+    moved = replace(NOTICE, marker=marker_at(12), move=2, rewound=rewound)
+    assert start_of(ROW, moved, confirmed=(4, 7)).have is None
+    for confirmed in ((4, 8), (5, 0)):
+        start = start_of(ROW, moved, confirmed=confirmed)
+        assert start.have == KeptMarker(marker_at(9), 2)
+        assert (start.row.epoch, start.row.version, start.row.move) == (5, 8, 2)
+        back = start_of(ROW, replace(moved, marker=marker_at(3)), confirmed=confirmed)
+        assert (back.have, back.row.marker) == (None, marker_to_bytes(marker_at(3)))
+
+
 def test_a_publisher_without_moves_sets_back_by_rewound() -> None:
     unnumbered = replace(NOTICE, move=0, rewound=True)
     assert start_of(replace(ROW, move=0), unnumbered).have is None
