@@ -44,7 +44,7 @@ func (c *client) keepConnected(ctx context.Context, address string) {
 		failures++
 		text := ""
 		if !accepted && err != nil {
-			if text = err.Error(); text != said {
+			if text = err.Error(); text != said { // the same is logged once
 				c.log.Warn("a publisher is dialled again", "address", address, "error", err)
 			}
 			c.notifyRefused(err)
@@ -85,6 +85,7 @@ func (c *client) connect(ctx context.Context, address string) (accepted bool, er
 	}
 	late := time.AfterFunc(dialTimeout, cancel)
 	untilOpen := context.AfterFunc(c.stopping, cancel)
+	defer untilOpen()
 	call, err := conn.NewStream(ctx, &wirev1.Publisher_ServiceDesc.Streams[0], wirev1.Publisher_Attach_FullMethodName,
 		grpc.ForceCodecV2(rawCodec{}),
 		// A little more than is permitted, so that a message that is too large gets an answer.

@@ -36,8 +36,8 @@ func (g *gate) skips(u *Update) bool {
 
 // holds reports whether an earlier update of a row of u is parked.
 func (g *gate) holds(u *Update) (bool, error) {
-	whole, any := g.names[u.Table()]
-	if !any {
+	whole, hasParked := g.names[u.Table()]
+	if !hasParked {
 		return false, nil
 	}
 	rows, err := u.rows()
@@ -78,8 +78,8 @@ func (g *gate) add(row, table string, at place) {
 
 // parkedKeys returns the keys of the table whose updates are parked, and false if those of the whole table are.
 func (g *gate) parkedKeys(table string) ([][]Value, bool, error) {
-	whole, any := g.names[table]
-	if !any {
+	whole, hasParked := g.names[table]
+	if !hasParked {
 		return nil, true, nil
 	}
 	if _, all := g.first[whole]; all {

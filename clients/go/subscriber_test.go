@@ -545,3 +545,62 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestAPublisherThatWentSilentIsDialledAgain(t *testing.T) {
+	p := newFakePublisher(t)
+	running(t, p, newRecorder())
+	c := p.accept()
+	hello := helloFrame()
+	hello.GetHello().HeartbeatMs = 50
+	c.send(hello)
+	want[*wirev1.SubscriberFrame_Welcome](c)
+	began := time.Now()
+	p.accept()
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("it was given up after %s, before three heartbeats", took)
+	}
+}
+
+func TestACallbackThatDoesNotEndIsReportedByRun(t *testing.T) {
+	r := newRecorder()
+	r.onUpdate = func(ctx context.Context, _ *Update) error {
+		<-ctx.Done() // it ends when the stop has waited for long enough
+		return ctx.Err()
+	}
+	p := newFakePublisher(t)
+	stop := running(t, p, r, func(s *Subscriber) { s.StopTimeout = 10 * time.Millisecond })
+	c := p.hello()
+	c.send(assignFrame(1), schemaFrame(users))
+	want[*wirev1.SubscriberFrame_Accepted](c)
+	see[Assigned](t, r)
+	c.send(batchFrame(1, 1, bodyOf(1, insertOf(1, "a"))))
+	see[*Update](t, r)
+	if err := stop(); err == nil {
+		t.Error("Run says that every callback ended")
+	}
+}
+
+func TestABodyInPartsIsJoined(t *testing.T) {
+	r := newRecorder()
+	c, _ := opened(t, r)
+	see[Assigned](t, r)
+	body := bytesOf(bodyOf(1, insertOf(1, "a")))
+	for i, data := range [][]byte{body[:5], body[5:]} {
+		c.send(frame(&wirev1.Part{
+			Flow: 1, Epoch: 1, Number: 1, Index: uint32(i), Last: i == 1, TotalBytes: uint64(len(body)), Data: data,
+		}))
+	}
+	if u := see[*Update](t, r); u.Key[0].Int() != 1 {
+		t.Errorf("got %v", u)
+	}
+}
+
+func TestABatchOfAnUnknownSchemaEndsTheStream(t *testing.T) {
+	c, _ := opened(t, newRecorder())
+	body := bodyOf(1, insertOf(1, "a"))
+	body.SchemaIds = []uint64{5}
+	c.send(batchFrame(1, 1, body))
+	if goodbye := c.wantGoodbye(wirev1.Goodbye_PROTOCOL); !strings.Contains(goodbye.Message, "schema_ids") {
+		t.Errorf("got %v", goodbye)
+	}
+}

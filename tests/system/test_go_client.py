@@ -26,6 +26,7 @@ from tests.system.harness.programs import SubscriberProcess
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
 CLIENT = ROOT / "clients" / "go"
+PAUSE_S = 0.003  # of each callback, so that a kill meets updates that wait
 VICTIMS = ("subscriber", "publisher+subscriber")
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
@@ -100,7 +101,7 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
     plan.seed = f"{SEED}/go"
     with running(plan) as ensemble:
         for name in ("go-1", "go-2"):
-            options = {"options": {"id": name, "dial": [address]}}
+            options = {"options": {"id": name, "dial": [address]}, "pause": PAUSE_S}
             ensemble.members[name] = GoSubscriberProcess(killcheck, name, "pair", tmp_path, options)
             ensemble.members[name].start()
         ensemble.tell("go")

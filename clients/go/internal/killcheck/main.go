@@ -20,8 +20,9 @@ import (
 )
 
 type settings struct {
-	Application string `json:"application"`
-	Log         string `json:"log"`
+	Application string  `json:"application"`
+	Log         string  `json:"log"`
+	Pause       float64 `json:"pause"` // seconds that each callback takes
 	Options     struct {
 		ID   string   `json:"id"`
 		Dial []string `json:"dial"`
@@ -42,7 +43,7 @@ func main() {
 		ID:             given.Options.ID,
 		Dial:           given.Options.Dial,
 		HandlerTimeout: 5 * time.Second,
-		Handler:        &recorder{file: file, epochs: make(map[string]uint64)},
+		Handler:        &recorder{file: file, pause: time.Duration(given.Pause * float64(time.Second)), epochs: make(map[string]uint64)},
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -52,7 +53,8 @@ func main() {
 }
 
 type recorder struct {
-	file *os.File
+	file  *os.File
+	pause time.Duration
 
 	mu     sync.Mutex
 	epochs map[string]uint64
@@ -69,6 +71,7 @@ func (r *recorder) write(kind, shard string, epoch uint64, fields ...any) error 
 }
 
 func (r *recorder) OnUpdate(_ context.Context, u *wormhole.Update) error {
+	time.Sleep(r.pause)
 	digest := ""
 	if value := u.After.Get("value"); value.Kind() == wormhole.KindBytes {
 		digest = fmt.Sprintf("%d:%08x", len(value.Bytes()), crc32.ChecksumIEEE(value.Bytes()))
