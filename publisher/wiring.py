@@ -49,6 +49,7 @@ from publisher.operate.operators import Operators
 from publisher.operate.place_changes import PlaceChanges
 from publisher.operate.readiness import ReadinessCheck
 from publisher.operate.relay_trim import RelayTrim
+from publisher.operate.replay_forwarding import ReplayForwarding
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import StatusReports
 from publisher.publisher import Publisher
@@ -207,6 +208,7 @@ def operated(publisher: Publisher) -> Operated:
         readiness=readiness,
         control=Control(operators, reports, applications, replays, forgetting, changes),
         replays=ReplayRequests(served, process.identity, replays, applications, reports, operators, clock),
+        forwarding=ReplayForwarding(replays, publisher.listener.service.attached, served.trust),
         letters=letter_changes,
         relay=RelayTrim(served.log, log, publisher.relay, assigner, operators),
         counter=records.counter,

@@ -357,7 +357,12 @@ class Assigner:
             if any(other.key == flow.key for other in member.stream.flows):
                 flow.explain(passing(f"{member.stream.info.id} finishes what it has begun"))
                 return None
-        return self._taker(app, flow, app.wanted.get(flow.shard), self._clock.monotonic())
+        stream = self._taker(app, flow, app.wanted.get(flow.shard), self._clock.monotonic())
+        if stream is not None and not stream.info.address and not self._dialer.attached.offers(stream.info):
+            text = f"{stream.info.id} dials this publisher, and offers no stream for a replay now"
+            flow.explain(Problem(text, "if this lasts: its library is too old for it", "no-subscriber"))
+            return None
+        return stream
 
     def lend(self, flow: PublisherFlow, subscriber: str) -> None:
         """A replay pushes, or pushed, to the subscriber. A handler of the flow may run there although no stream here

@@ -19,6 +19,7 @@ from typing import Final
 import grpc
 
 from publisher.flows.refused_error import RefusedError
+from wormhole.coordination.port import SubscriberInfo
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.marker_store import ReplayControl, ReplayState
 from wormhole.push.allowance import Reading, TokenBucket
@@ -55,8 +56,8 @@ class ReplayRun:
     task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
     ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
     ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
-    parked in this epoch, whose pieces may be incomplete; ``max_frame``: bytes of the largest message to its subscriber,
-    ``parked_by``: that subscriber's identity. ``allowance``: the work that its tasks may cause.
+    parked in this epoch, whose pieces may be incomplete. ``subscriber``: to which the task pushes; ``max_frame``: bytes
+    of the largest message to it, ``parked_by``: its identity. ``allowance``: the work that its tasks may cause.
     """
 
     id: str
@@ -71,6 +72,7 @@ class ReplayRun:
     granted: float = 0.0
     granted_at: float = 0.0
     parking: Arriving = field(default_factory=Arriving)
+    subscriber: SubscriberInfo | None = None
     max_frame: int = 0
     parked_by: str = ""
     allowance: TokenBucket | None = None

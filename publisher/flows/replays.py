@@ -36,6 +36,7 @@ from publisher.flows.replay_states import ReplayRun, cause, hashed, mine, opened
 from publisher.push.flow import PublisherFlow
 from publisher.push.stream import SubscriberStream
 from wormhole.audit.sent_counts import Settled
+from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Diverged, PositionPurged, WormholeError
@@ -239,6 +240,7 @@ class Replays:
                 return run.waits
             _check_projects(flow, projects=projects)  # again: the configuration may have changed
             run.epoch, run.filter_hash, run.waits = epoch, flow.filter.hash, NO_PROBLEM
+            run.subscriber = stream.info
             self._parking.open(run, stream)
             return ReplayOpening(
                 stream,
@@ -254,6 +256,13 @@ class Replays:
                 flow.delivery.move,
                 flow.delivery.was_used,
             )
+
+    def pushes_to(self, key: FlowKey, replay: str, ticket: str, epoch: int) -> SubscriberInfo:
+        """The subscriber to which the task that opened the flow in ``epoch`` pushes."""
+        flow = self._flow(key)
+        run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
+        assert run.subscriber is not None  # it was opened
+        return run.subscriber
 
     def check(self, key: FlowKey, replay: str, ticket: str) -> None:
         """Raises unless the ticket belongs to the replay that has the flow. Called before a large request is read."""

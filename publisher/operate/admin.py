@@ -45,9 +45,12 @@ _log = logging.getLogger(__name__)
 _LARGEST_REQUEST: Final = 512 << 10  # fits a piece of a parked update and its whole schema
 _AT_ONCE: Final = 64  # requests; more are refused at once instead of waiting
 _STRANGERS: Final = 48  # requests without a credential; the other places stay free for operators
+_FORWARDED: Final = 64  # streams of tasks of a mass replay, beside the requests
 _REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not occupy its place
 _STOP_S: Final = 0.5  # for requests under way at the end
 
+A = TypeVar("A")
+B = TypeVar("B")
 R = TypeVar("R", bound=Message)
 _Method = Callable[[bytes, Any], Awaitable[bytes]]
 
@@ -130,6 +133,15 @@ class _Service:
 
         return await _answered(answer, context)
 
+    async def push(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """The stream of a replay's task, which has a ticket."""
+
+        async def passed() -> admin_pb2.ReplayReply:
+            await self._operated.forwarding.push(requests, context)
+            return admin_pb2.ReplayReply()
+
+        await _answered(passed, context)
+
     async def dead_letters(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.DeadLettersReply:
             self._permit(context)
@@ -208,14 +220,14 @@ async def _abort(context: Any, status: grpc.StatusCode, problem: Problem) -> NoR
     raise AssertionError("abort raises")
 
 
-def _accepted(method: _Method, trust: Trust | None) -> _Method:
+def _accepted(method: Callable[[A, Any], Awaitable[B]], trust: Trust | None) -> Callable[[A, Any], Awaitable[B]]:
     """The method, for clients whose certificate is within its dates and not revoked. The handshake does not check a
     revocation list.
     """
     if trust is None:
         return method
 
-    async def answer(request: bytes, context: Any) -> bytes:
+    async def answer(request: A, context: Any) -> B:
         authenticated = context.auth_context()
         # A TLS client needs an accepted certificate. The folder's mode protects the socket in the state folder.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
@@ -247,7 +259,7 @@ async def serve_admin(
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.max_connection_idle_ms", 60_000),
     ]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE)
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_AT_ONCE + _FORWARDED)
     methods = {
         "Describe": service.describe,
         "Change": service.change,
@@ -261,6 +273,8 @@ async def serve_admin(
         for name, method in methods.items()
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Admin", handlers),))
+    forwarded: Any = {"Push": grpc.stream_stream_rpc_method_handler(_accepted(service.push, trust))}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("wormhole.wire.v1.Subscriber", forwarded),))
     port = await add_port(server, address, trust, setting="publisher.admin_listen")
     folder = await asyncio.to_thread(
         _own_folder, settings.state_dir.absolute() / served.dataset.name / served.copy / served.log

@@ -12,6 +12,7 @@ from publisher.operate.letter_changes import LetterChanges
 from publisher.operate.metrics import Metrics
 from publisher.operate.readiness import ReadinessCheck
 from publisher.operate.relay_trim import RelayTrim
+from publisher.operate.replay_forwarding import ReplayForwarding
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import StatusReports
 from publisher.push.flow import PublisherFlow
@@ -30,6 +31,7 @@ class Operated:
     readiness: ReadinessCheck
     control: Control
     replays: ReplayRequests
+    forwarding: ReplayForwarding
     letters: LetterChanges
     relay: RelayTrim
     counter: DeliveryCounter

@@ -124,15 +124,6 @@ class ReplayRequests:
     ) -> None:
         asked = request.begin
         flow = self._reports.flows[key]
-        config = self._applications.config(key[0])
-        if config is not None and config.connect == "publisher":
-            raise RefusedError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"subscribers of {key[0]} dial their publisher, and the tasks of a mass replay cannot reach them",
-                flow=flow_name(*key),
-                hint=f"`wormholectl markers set {flow_name(*key)} PLACE` lets the publisher deliver the range again",
-                code="change-refused",
-            )
         if not asked.preview:
             ticket = secrets.token_urlsafe(32)
             wanted = ReplayControl(

@@ -45,7 +45,7 @@ _OPTIONS: Final = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.http2.bdp_probe", 0),  # see `wormhole.push.dial`
-    ("grpc.max_concurrent_streams", 8),  # a subscriber has one stream on each connection
+    ("grpc.max_concurrent_streams", 64),  # the stream of a subscriber, and those of tasks of a mass replay
     # A subscriber may look for a dead connection by pings of its own.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),

@@ -92,7 +92,8 @@ class AttachedLine:
 @dataclass(slots=True)
 class _Attached:
     """One subscriber. ``line``: its connection, ``None`` while it has none; ``fresh``: set while no stream has taken
-    that connection. ``lost_at``: when it lost the last one. ``left``: it said goodbye."""
+    that connection. ``lost_at``: when it lost the last one. ``left``: it said goodbye. ``spare``: the stream that it
+    offers for the task of a mass replay; ``offered``: set while there is one."""
 
     info: SubscriberInfo
     instance: str
@@ -100,6 +101,14 @@ class _Attached:
     lost_at: float = 0.0
     left: bool = False
     fresh: asyncio.Event = field(default_factory=asyncio.Event)
+    spare: AttachedLine | None = None
+    offered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, line: AttachedLine | None) -> AttachedLine | None:
+        """Another spare stream, or none. Returns the former one."""
+        former, self.spare = self.spare, line
+        (self.offered.clear if line is None else self.offered.set)()
+        return former
 
 
 class AttachedSubscribers:
@@ -134,6 +143,9 @@ class AttachedSubscribers:
 
         Raises :class:`~wormhole.model.errors.Retryable` while another process has its id.
         """
+        if who.spare:
+            await self._offer(who, line)
+            return
         key = who.application, who.subscriber
         known = self._known.get(key)
         if known is None or known.instance != who.instance:
@@ -152,6 +164,40 @@ class AttachedSubscribers:
                 known.line, known.lost_at = None, self._clock.monotonic()
                 known.fresh.clear()
                 self.changed(who.application)
+
+    async def _offer(self, who: Attaching, line: AttachedLine) -> None:
+        """Keep the line for the task of a mass replay. Returns when it is closed."""
+        known = self._known.get((who.application, who.subscriber))
+        if known is None or known.instance != who.instance or known.line is None:
+            raise Retryable(
+                f"{who.application}/{who.subscriber} offers a stream for a replay, and is not attached",
+                hint="nothing: it attaches first",
+                code="in-progress",
+            )
+        if (former := known.offer(line)) is not None:
+            await former.close()
+        try:
+            await line.over()
+        finally:
+            await line.close()
+            if known.spare is line:
+                known.offer(None)
+
+    def offers(self, info: SubscriberInfo) -> bool:
+        """Whether the subscriber offers a stream for the task of a mass replay now."""
+        known = self._known.get((info.application, info.id))
+        return known is not None and known.info == info and known.spare is not None
+
+    async def spare(self, info: SubscriberInfo) -> AttachedLine:
+        """The next stream that this process offers for the task of a mass replay. It belongs to the caller."""
+        known = self._known.get((info.application, info.id))
+        if known is None or known.info != info:
+            await asyncio.Event().wait()  # it never dials again
+        assert known is not None
+        while True:
+            await known.offered.wait()
+            if (line := known.offer(None)) is not None:
+                return line
 
     def _known_anew(self, key: tuple[str, str], who: Attaching) -> _Attached:
         """A process that was not attached before. What is gone is forgotten."""

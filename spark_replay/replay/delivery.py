@@ -14,18 +14,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import grpc
+
 from spark_replay.replay.rate import HEARD_S, RateShare
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
-from wormhole.model.errors import EpochRefused, HandlerFailed, ReplayError, StreamBroken, WormholeError
+from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import DialledLine, Peer
+from wormhole.push.forwarding import Forwarding
 from wormhole.push.moves import refuses_later
 from wormhole.push.peer_threads import PeerThreads
+from wormhole.push.refusal import refusal_of
 from wormhole.push.session import (
     Acked,
     Event,
@@ -60,7 +64,9 @@ class Route:
     """Where to push to, and as what. Each ``open`` returns a new one.
 
     ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``: as in an assignment. ``trust``: ``None``
-    without TLS. ``counted_to``: up to where the flow's stored delivery counts reach.
+    without TLS. ``counted_to``: up to where the flow's stored delivery counts reach. ``forwarding``: what the publisher
+    is told that listens at the address, with its ``name``, because its subscriber dials it; ``None``: the subscriber
+    listens there.
     """
 
     hello: push_pb2.Hello
@@ -75,6 +81,26 @@ class Route:
     rewound: bool = False
     move: int = 0
     acknowledged: bool = False
+    forwarding: Forwarding | None = None
+    name: str = ""
+
+    def line(self) -> DialledLine:
+        """The line to the subscriber."""
+        peer = Peer(self.address, self.trust, here="where Spark's tasks run")
+        if self.forwarding is None:
+            return DialledLine(peer, self.hello.subscriber)
+        return ForwardedLine(peer, self.name, self.forwarding.to_metadata())
+
+
+class ForwardedLine(DialledLine):
+    """A line through the publisher that the subscriber dials."""
+
+    async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken | ProtocolError:
+        """See :class:`~wormhole.push.line.Line`. The publisher says why it ended the stream."""
+        _, problem = refusal_of(error)
+        if problem.code:
+            return StreamBroken(problem.text, hint=problem.hint or None, code=problem.code)
+        return await super().why_ended(error, welcomed=welcomed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +208,8 @@ class Delivery:
         :class:`~wormhole.model.errors.EpochRefused` when a newer epoch holds, what ``pieces``, ``store`` and ``park``
         raise, and :class:`~wormhole.model.errors.ReplayError` when the application does not continue after a loss.
         """
-        peer = Peer(self.route.address, self.route.trust, here="where Spark's tasks run")
-        line = DialledLine(peer, self.route.hello.subscriber)
         try:
-            await self._connection.run(line, self._keep, self._park, self._deliver)
+            await self._connection.run(self.route.line(), self._keep, self._park, self._deliver)
         except WormholeError as error:
             error.at(flow=self._name)
             raise

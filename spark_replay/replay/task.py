@@ -38,6 +38,7 @@ from wormhole.model.errors import EpochRefused, ReplayError, Retryable, StreamBr
 from wormhole.model.position import Datamarker
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
+from wormhole.push.forwarding import MOST_FORWARDED_BYTES, Forwarding
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
 from wormhole.wire.markers import marker_from_message, position_from_message
 from wormhole.wire.problems import problem_of
@@ -387,6 +388,10 @@ class _Attempts:
         return Projection.parse(given.columns, given.mask, key)
 
     def _route(self, opened: admin_pb2.OpenedReplay) -> Route:
+        task, forwarding, max_frame = self._task, None, self._task.max_frame
+        if not opened.address:  # the subscriber dials the publisher
+            forwarding = Forwarding(task.flow, task.replay, task.ticket, opened.epoch)
+            max_frame = min(max_frame, MOST_FORWARDED_BYTES)
         hello = push_pb2.Hello(
             min_version=MIN_VERSION,
             max_version=MAX_VERSION,
@@ -397,13 +402,13 @@ class _Attempts:
             application=self._task.flow.partition("/")[0],
             subscriber=opened.subscriber,
             heartbeat_ms=round(self._task.heartbeat_s * 1000),
-            max_frame_bytes=self._task.max_frame,
+            max_frame_bytes=max_frame,
         )
         marker = marker_from_message(opened.marker)
         counted_to = position_from_message(opened.counted_to) if opened.HasField("counted_to") else None
         return Route(
             hello,
-            opened.address,
+            opened.address or task.publisher.address,
             opened.epoch,
             marker,
             tuple(opened.skip),
@@ -414,4 +419,6 @@ class _Attempts:
             opened.rewound,
             opened.move,
             opened.acknowledged,
+            forwarding,
+            task.publisher.tls_name,
         )

@@ -10,13 +10,15 @@ import asyncio
 import logging
 import random
 import secrets
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
 
 from subscriber_sdk.options.subscriber_options import Options
-from subscriber_sdk.server.stream import Streams
+from subscriber_sdk.server.stream import PublisherStream, Streams
 from wormhole.host.tls import is_loopback, open_trust, target_options
 from wormhole.model.errors import ConfigError, StreamBroken, WormholeError
 from wormhole.model.problem import Problem
@@ -101,22 +103,63 @@ class PublisherDialler:
         :class:`~wormhole.model.errors.StreamBroken` if it does not accept this subscriber, or cannot be reached.
         """
         channel, certificate = await self._channel(address)
-        names = frozenset() if certificate is None else frozenset((*certificate.common_names, *certificate.names))
         async with channel:
-            with self._streams.opened(address, names) as stream:
+            with self._streams.opened(address, _names(certificate)) as stream:
                 if stream.connection.closed:  # its certificate is not one of ours, so it learns nothing
                     return False
                 call: Any = channel.stream_stream(METHOD)(metadata=self._attaching.to_metadata())
-                watching = asyncio.create_task(self._dismiss(stream, certificate), name="wormhole revocation")
+                replays = asyncio.create_task(self._take_replays(channel, address, certificate))
                 try:
-                    await stream.run(call, call.write, call.done_writing)
+                    await self._run(stream, call, call, certificate)
                 finally:
-                    watching.cancel()
+                    replays.cancel()
                     call.cancel()
+                    await asyncio.gather(replays, return_exceptions=True)
                 welcomed = stream.connection.session.welcomed
                 if not welcomed and await call.code() is not grpc.StatusCode.OK:
                     raise await _refusal(call, address)
                 return welcomed
+
+    async def _run(self, stream: PublisherStream, call: Any, requests: Any, certificate: Certificate | None) -> None:
+        watching = asyncio.create_task(self._dismiss(stream, certificate), name="wormhole revocation")
+        try:
+            await stream.run(requests, call.write, call.done_writing)
+        finally:
+            watching.cancel()
+
+    async def _take_replays(self, channel: grpc.aio.Channel, address: str, certificate: Certificate | None) -> None:
+        """Always offer the publisher one more stream, to which it forwards what the task of a mass replay pushes."""
+        metadata = replace(self._attaching, spare=True).to_metadata()
+        redial, running = Redial(), set[asyncio.Task[None]]()
+        try:
+            while True:
+                wait = redial.wait_s(lasted_s=0.0, acked=False, refused=False, left=False)
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # it is refused until this process is attached
+                call: Any = channel.stream_stream(METHOD)(metadata=metadata)
+                messages = aiter(call)
+                try:
+                    first = await anext(messages)
+                except (StopAsyncIteration, grpc.RpcError):
+                    continue
+                redial = Redial()
+                task = asyncio.create_task(
+                    self._take_replay(address, call, _with(first, messages), certificate), name="wormhole replay"
+                )
+                running.add(task)
+                task.add_done_callback(running.discard)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _take_replay(
+        self, address: str, call: Any, messages: AsyncIterator[bytes], certificate: Certificate | None
+    ) -> None:
+        try:
+            with self._streams.opened(address, _names(certificate)) as stream:
+                await self._run(stream, call, messages, certificate)
+        finally:
+            call.cancel()
 
     async def _channel(self, address: str) -> tuple[grpc.aio.Channel, Certificate | None]:
         """A channel that accepts one certificate only: the one that the publisher shows now, whose names are checked
@@ -139,10 +182,20 @@ class PublisherDialler:
             ("grpc.use_local_subchannel_pool", 1),  # each connection is a new one
         ]
 
-    async def _dismiss(self, stream: Any, certificate: Certificate | None) -> None:
+    async def _dismiss(self, stream: PublisherStream, certificate: Certificate | None) -> None:
         if self.trust is not None:
             why = await self.trust.until_revoked(certificate)
             stream.connection.dismiss(why, "give the publisher another certificate")
+
+
+def _names(certificate: Certificate | None) -> frozenset[str]:
+    return frozenset() if certificate is None else frozenset((*certificate.common_names, *certificate.names))
+
+
+async def _with(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for message in others:
+        yield message
 
 
 async def _refusal(call: Any, address: str) -> StreamBroken:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from subscriber_sdk import RetryPolicy, Subscriber, Update, serve
 from tests.integration.publisher.conftest import World
 from tests.support.archives import write_file
 from tests.support.eventually import eventually
+from wormhole.config import TlsFiles
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.host.local_admin import LocalAdmin
 from wormhole.model.errors import StreamBroken
@@ -51,13 +53,19 @@ class Keys(Subscriber):
 class Scene:
     """A log of several transactions, archived; a publisher whose flow a replay has, at its first row; a subscriber."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, attaches: bool) -> None:
         self.folder = folder
-        self.world = World()
+        self.world = World(attaches=attaches)
         self.world.settings["state_dir"] = folder / "state"
         self.world.application(on_failure="park")
         self.begin = self.world.source.latest()
         self.keys = Keys()
+        self.tls: TlsFiles | None = None
+        """What the tasks prove themselves with."""
+        self.options: dict[str, Any] = {"retry": RetryPolicy(attempts=1, first_wait=0.01, longest_wait=0.01)}
+        self.patience_s = 60.0
+        self.dials = ""
+        """Where the subscriber dials, if not the publisher itself."""
         self.publisher: Publisher
         self.driver: ReplayClient
         self._reader = self.world.source.open(self.begin)
@@ -86,8 +94,8 @@ class Scene:
             where="",
             formats=Formats(),
             rate=0.0,
-            patience_s=60.0,
-            tls=None,
+            patience_s=self.patience_s,
+            tls=self.tls,
             heartbeat_s=5.0,
             max_frame=1 << 20,
         )
@@ -104,17 +112,23 @@ class Scene:
 async def taking_part(scene: Scene) -> AsyncIterator[None]:
     coordinator = MemoryCoordinator(scene.world.coordination)
     await coordinator.start()
-    retry = RetryPolicy(attempts=1, first_wait=0.01, longest_wait=0.01)
+    options = scene.options
     async with scene.world.publisher() as scene.publisher:
         publisher = scene.publisher
         served, reached = publisher.served, operated(publisher)
-        async with serve_admin(served, publisher.process, reached, publisher.clock, "127.0.0.1:0", None) as address:
+        async with serve_admin(
+            served, publisher.process, reached, publisher.clock, "127.0.0.1:0", served.trust
+        ) as address:
             await eventually(lambda: KEY in scene.publisher.assigner.flows, "registered")
             local = LocalAdmin(served.settings.state_dir, served.dataset.name, served.copy, served.log)
-            scene.driver = ReplayClient(Reach(address), FLOW, "r1", local=local)
+            reach = Reach(address, scene.tls, "db1" if scene.tls else "")
+            scene.driver = ReplayClient(reach, FLOW, "r1", local=local)
             what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)
             await asyncio.to_thread(scene.driver.begin, what)
-            async with serve(scene.keys, application="app", coordinator=coordinator, retry=retry):
+            if scene.world.attaches:
+                await eventually(lambda: publisher.listener.address, "it listens")
+                options["dial"] = [scene.dials or publisher.listener.address]
+            async with serve(scene.keys, application="app", coordinator=coordinator, **options):
                 try:
                     yield
                 finally:
@@ -122,9 +136,9 @@ async def taking_part(scene: Scene) -> AsyncIterator[None]:
     await coordinator.stop()
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+@pytest.fixture(params=[False, True], ids=["dialled", "attached"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Scene:
+    return Scene(tmp_path, attaches=request.param)
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, stored: bool) -> list[str]:

@@ -19,6 +19,7 @@ _LONGEST: Final = 255
 _NAMES: Final = ("wormhole-application-bin", "wormhole-subscriber-bin", "wormhole-instance")
 _WEIGHT: Final = "wormhole-weight"
 _PROOF: Final = "wormhole-token"
+_SPARE: Final = "wormhole-spare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Attaching:
     """A subscriber that dials: its application, its id, its process, and its share of the shards.
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
-    another one with the same id. ``token``: what proves the application; empty: none.
+    another one with the same id. ``token``: what proves the application; empty: none. ``spare``: the call offers one
+    more stream of a process that is attached, for the task of a mass replay.
     """
 
     application: str
@@ -34,6 +36,7 @@ class Attaching:
     instance: str
     weight: float = 1.0
     token: str = field(default="", repr=False)
+    spare: bool = False
 
     def to_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """The metadata of the call."""
@@ -44,12 +47,13 @@ class Attaching:
             (instance, self.instance),
             (_WEIGHT, repr(self.weight)),
             *([(_PROOF, self.token)] if self.token else []),
+            *(((_SPARE, "1"),) if self.spare else ()),
         )
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
         """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
-        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF}}
+        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _SPARE}}
         texts = []
         for name in _NAMES:
             value = given.get(name, b"")
@@ -70,4 +74,4 @@ class Attaching:
         if len(token) > LONGEST_TOKEN:
             raise ProtocolError(f"metadata {_PROOF}: a text of at most {LONGEST_TOKEN} characters is expected")
         application, subscriber, instance = texts
-        return cls(application, subscriber, instance, weight, token)
+        return cls(application, subscriber, instance, weight, token, given.get(_SPARE) == "1")

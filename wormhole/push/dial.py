@@ -84,10 +84,11 @@ class DialledLine:
     only one that is accepted.
     """
 
-    def __init__(self, peer: Peer, subscriber: str) -> None:
+    def __init__(self, peer: Peer, subscriber: str, metadata: tuple[tuple[str, bytes], ...] = ()) -> None:
         self.certificate: Certificate | None = None
         self._peer = peer
         self._subscriber = subscriber
+        self._metadata = metadata
         self._channel: grpc.aio.Channel | None = None
         self._call: PushCall = None
 
@@ -102,7 +103,7 @@ class DialledLine:
             credentials, self.certificate = await checked_credentials(peer.address, peer.trust)
             options = [*_OPTIONS, *target_options(self._subscriber)]
             self._channel = grpc.aio.secure_channel(peer.address, credentials, options)
-        self._call = self._channel.stream_stream(_METHOD)()
+        self._call = self._channel.stream_stream(_METHOD)(metadata=self._metadata)
         return self._call
 
     async def check_peer(self) -> None:
