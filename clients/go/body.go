@@ -105,6 +105,9 @@ func (b *body) checkLengths() error {
 
 func (b *body) checkContents() error {
 	c, count, transactions := b.columns, len(b.updates), len(b.columns.TxNumber)
+	if c.Ended && len(c.TxEnd) != transactions-1 {
+		return fmt.Errorf("batch body: ended, with %d entries of tx_end for %d transactions", len(c.TxEnd), transactions)
+	}
 	last := uint32(0)
 	for _, end := range c.TxEnd {
 		if end < last || int(end) > count {
@@ -120,6 +123,9 @@ func (b *body) checkContents() error {
 	}
 	if transactions > 0 && highest(c.TxSource) >= len(c.Sources) {
 		return fmt.Errorf("batch body: tx_source points past its table of %d", len(c.Sources))
+	}
+	if c.Ended {
+		c.TxEnd = append(c.TxEnd, uint32(count+1)) // the last transaction ended, with an update that is not here
 	}
 	return nil
 }

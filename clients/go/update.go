@@ -273,6 +273,8 @@ func (u *Update) alone() ([]byte, error) {
 	}
 	if u.EndsTransaction {
 		body.TxEnd = []uint32{1}
+	} else {
+		body.Ended = !u.inside
 	}
 	return proto.Marshal(body)
 }

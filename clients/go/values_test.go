@@ -142,6 +142,7 @@ func TestDamagedBodiesAreRefused(t *testing.T) {
 		"tx_end that falls":           func(b *wirev1.BatchBody) { b.TxEnd = []uint32{2, 1} },
 		"tx_end past the updates":     func(b *wirev1.BatchBody) { b.TxEnd = []uint32{1, 3} },
 		"updates after the end":       func(b *wirev1.BatchBody) { b.TxEnd = []uint32{0, 1} },
+		"ended, and tx_end":           func(b *wirev1.BatchBody) { b.Ended = true },
 		"marks of a length":           func(b *wirev1.BatchBody) { b.Marks = []wirev1.Mark{1} },
 		"a long source":               func(b *wirev1.BatchBody) { b.Sources = []string{strings.Repeat("x", 1001)} },
 		"no transactions": func(b *wirev1.BatchBody) {
@@ -155,6 +156,29 @@ func TestDamagedBodiesAreRefused(t *testing.T) {
 		change(body)
 		if _, err := parseBody(bytesOf(body)); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestAnUpdateAloneSaysWhetherItsTransactionEnded(t *testing.T) {
+	for name, test := range map[string]struct{ ends, inside bool }{
+		"with it": {true, false}, "with another update": {false, false}, "not yet": {false, true},
+	} {
+		u := &Update{
+			Schema: users, Transaction: &Transaction{Source: "db1", Number: 1}, raw: insertOf(1, "a"),
+			EndsTransaction: test.ends, inside: test.inside,
+		}
+		data, err := u.alone()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := parseBody(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &cursor{body: b, assigned: &assignment{}, schemas: []*Schema{users}}
+		if again := c.next(); again.EndsTransaction != test.ends || again.inside != test.inside || again.ID() != u.ID() {
+			t.Errorf("%s: got %+v", name, again)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from conformance.__main__ import run
 from scripts import proto_go
 from scripts.prepare import ROOT
+from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
@@ -26,7 +29,7 @@ from tests.system.harness.programs import SubscriberProcess
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
 CLIENT = ROOT / "clients" / "go"
-PAUSE_S = 0.003  # of each callback, so that a kill meets updates that wait
+PAUSE_S = 0.003  # each callback takes so long, so that a kill meets updates that wait
 VICTIMS = ("subscriber", "publisher+subscriber")
 
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
@@ -40,11 +43,11 @@ def go(*words: str, folder: Path = CLIENT) -> None:
 
 
 @pytest.fixture(scope="module")
-def killcheck(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of a subscriber that logs what it is told."""
-    program = tmp_path_factory.mktemp("go") / "killcheck"
-    go("build", "-o", str(program), "./internal/killcheck")
-    return program
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``killcheck``, which logs what it is told, and of ``conformance``, which the kit tests."""
+    folder = tmp_path_factory.mktemp("go")
+    go("build", "-o", str(folder), "./internal/killcheck", "./cmd/conformance")
+    return folder
 
 
 class GoSubscriberProcess(SubscriberProcess):
@@ -83,8 +86,16 @@ def test_its_generated_code_is_what_the_protocol_gives() -> None:
     assert proto_go.differences() == []
 
 
+async def test_it_passes_the_conformance_kit(programs: Path) -> None:
+    declared = tomllib.loads((CLIENT / "conformance.toml").read_text())
+    outcome = await run(str(programs / "conformance"), declared, patience=PATIENCE_S)
+    assert not outcome.failed
+    assert outcome.found
+    assert outcome.left_out == 0
+
+
 def test_nothing_is_lost_when_its_subscribers_are_killed(
-    killcheck: Path,
+    programs: Path,
     running: Callable[[Plan], AbstractContextManager[Ensemble]],
     tmp_path: Path,
     say: Callable[[str], None],
@@ -102,7 +113,7 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
     with running(plan) as ensemble:
         for name in ("go-1", "go-2"):
             options = {"options": {"id": name, "dial": [address]}, "pause": PAUSE_S}
-            ensemble.members[name] = GoSubscriberProcess(killcheck, name, "pair", tmp_path, options)
+            ensemble.members[name] = GoSubscriberProcess(programs / "killcheck", name, "pair", tmp_path, options)
             ensemble.members[name].start()
         ensemble.tell("go")
         ensemble.await_all()

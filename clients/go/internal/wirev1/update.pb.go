@@ -581,9 +581,11 @@ type BatchBody struct {
 	TxCommittedAtUs []int64  `protobuf:"zigzag64,12,rep,packed,name=tx_committed_at_us,json=txCommittedAtUs,proto3" json:"tx_committed_at_us,omitempty"`
 	// tx_end[i] = how many of the updates above come before the end of transaction i. One shorter than tx_number when the last
 	// transaction goes on in the next batch. A transaction may end with no update of its own here.
-	TxEnd         []uint32 `protobuf:"varint,13,rep,packed,name=tx_end,json=txEnd,proto3" json:"tx_end,omitempty"`
-	Marks         []Mark   `protobuf:"varint,14,rep,packed,name=marks,proto3,enum=wormhole.wire.v1.Mark" json:"marks,omitempty"` // per update; empty: none is marked
-	Window        *int64   `protobuf:"zigzag64,15,opt,name=window,proto3,oneof" json:"window,omitempty"`                         // tens of minutes since 1970 of the commit time of all updates; absent: they are of several
+	TxEnd  []uint32 `protobuf:"varint,13,rep,packed,name=tx_end,json=txEnd,proto3" json:"tx_end,omitempty"`
+	Marks  []Mark   `protobuf:"varint,14,rep,packed,name=marks,proto3,enum=wormhole.wire.v1.Mark" json:"marks,omitempty"` // per update; empty: none is marked
+	Window *int64   `protobuf:"zigzag64,15,opt,name=window,proto3,oneof" json:"window,omitempty"`                         // tens of minutes since 1970 of the commit time of all updates; absent: they are of several
+	// The transaction that tx_end lacks ended, with updates that are in no later batch: this is the body of a parked update.
+	Ended         bool `protobuf:"varint,16,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -723,6 +725,13 @@ func (x *BatchBody) GetWindow() int64 {
 	return 0
 }
 
+func (x *BatchBody) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_wormhole_wire_v1_update_proto protoreflect.FileDescriptor
 
 const file_wormhole_wire_v1_update_proto_rawDesc = "" +
@@ -755,7 +764,7 @@ const file_wormhole_wire_v1_update_proto_rawDesc = "" +
 	"\x06RowKey\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12/\n" +
 	"\x06values\x18\x02 \x03(\v2\x17.wormhole.wire.v1.ValueR\x06values\x12\x14\n" +
-	"\x05whole\x18\x03 \x01(\bR\x05whole\"\xf1\x03\n" +
+	"\x05whole\x18\x03 \x01(\bR\x05whole\"\x87\x04\n" +
 	"\tBatchBody\x12\x18\n" +
 	"\aupdates\x18\x01 \x03(\fR\aupdates\x12\x1d\n" +
 	"\n" +
@@ -774,7 +783,8 @@ const file_wormhole_wire_v1_update_proto_rawDesc = "" +
 	"\x12tx_committed_at_us\x18\f \x03(\x12R\x0ftxCommittedAtUs\x12\x15\n" +
 	"\x06tx_end\x18\r \x03(\rR\x05txEnd\x12,\n" +
 	"\x05marks\x18\x0e \x03(\x0e2\x16.wormhole.wire.v1.MarkR\x05marks\x12\x1b\n" +
-	"\x06window\x18\x0f \x01(\x12H\x00R\x06window\x88\x01\x01B\t\n" +
+	"\x06window\x18\x0f \x01(\x12H\x00R\x06window\x88\x01\x01\x12\x14\n" +
+	"\x05ended\x18\x10 \x01(\bR\x05endedB\t\n" +
 	"\a_window*}\n" +
 	"\x02Op\x12\x12\n" +
 	"\x0eOP_UNSPECIFIED\x10\x00\x12\n" +
