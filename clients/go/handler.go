@@ -21,7 +21,8 @@ type HandlerFunc func(ctx context.Context, update *Update) error
 // OnUpdate calls f.
 func (f HandlerFunc) OnUpdate(ctx context.Context, update *Update) error { return f(ctx, update) }
 
-// BatchHandler is a [Handler] that takes several updates of one shard at once. OnUpdate is not called then.
+// BatchHandler is a [Handler] that takes several updates of one shard at once. OnUpdate is not called then. The slice
+// must not be kept after the call.
 //
 // If OnUpdates fails until the retries are exhausted, and the application parks, the updates are delivered one by one,
 // to find the one that fails.

@@ -487,6 +487,16 @@ func TestTheUpdateThatFailsIsFoundAmongSeveral(t *testing.T) {
 	}
 }
 
+func TestSeveralUpdatesTakeABoundedMemory(t *testing.T) {
+	h := &batched{newRecorder(), make(chan []int64, 100), 0}
+	c, _ := opened(t, h)
+	large := strings.Repeat("x", mostTogether/2)
+	c.send(batchFrame(1, 1, bodyOf(1, insertOf(1, large), insertOf(2, large), insertOf(3, large))))
+	if first, second := <-h.batches, <-h.batches; len(first) != 2 || len(second) != 1 {
+		t.Errorf("got %v and %v", first, second)
+	}
+}
+
 func TestARefusedCallIsReported(t *testing.T) {
 	r := newRecorder()
 	p := newFakePublisher(t)

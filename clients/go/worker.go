@@ -15,6 +15,9 @@ import (
 	"wormhole-pubsub/clients/go/internal/wirev1"
 )
 
+// mostTogether is how many serialized bytes of updates are delivered in one call. Their rows can take 24 times as many.
+const mostTogether = 1 << 20
+
 // The items that a flow works on, in the order in which they arrived.
 type (
 	item any
@@ -448,6 +451,7 @@ func (w *worker) batch(batch *batchItem) bool {
 	}
 	_, takesBatches := w.client.handler.(BatchHandler)
 	var together []*Update
+	size := 0
 	next := w.resumed(cursor)
 	for next != nil {
 		update := next
@@ -456,11 +460,12 @@ func (w *worker) batch(batch *batchItem) bool {
 			break
 		}
 		together = append(together, update)
-		if !takesBatches || w.isSingle(update) {
+		size += len(update.raw)
+		if !takesBatches || size >= mostTogether || w.isSingle(update) {
 			if !w.deliver(together) {
 				return false
 			}
-			together = together[:0]
+			together, size = together[:0], 0
 		}
 	}
 	if !w.deliver(together) {

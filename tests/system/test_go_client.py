@@ -29,6 +29,8 @@ from tests.system.harness.programs import SubscriberProcess
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
 CLIENT = ROOT / "clients" / "go"
+RATE = 40.0
+"""Commits a second."""
 PAUSE_S = 0.003  # each callback takes so long, so that a kill meets updates that wait
 VICTIMS = ("subscriber", "publisher+subscriber")
 
@@ -109,7 +111,7 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
         shard_by="{ hash = 4 }",
         publisher=f'attach_listen = "{address}"',
     )
-    plan.seed = f"{SEED}/go"
+    plan.seed, plan.rate = f"{SEED}/go", RATE
     with running(plan) as ensemble:
         for name in ("go-1", "go-2"):
             options = {"options": {"id": name, "dial": [address]}, "pause": PAUSE_S}
