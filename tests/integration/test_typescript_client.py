@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -120,10 +121,31 @@ def test_the_generated_code_is_what_the_messages_give(typescript: Path, tmp_path
     assert fresh == {path.relative_to(committed): path.read_bytes() for path in committed.rglob("*.ts")}
 
 
+def test_the_programs_of_its_page_compile(typescript: Path) -> None:
+    """Strictly, with the package as an application has it."""
+    programs = re.findall(r"```ts\n(.*?)```", (ROOT / "docs" / "client-typescript.md").read_text(), re.DOTALL)
+    assert len(programs) == 2
+    folder = typescript / "build" / "page"
+    folder.mkdir()
+    for number, program in enumerate(programs):
+        (folder / f"program{number}.ts").write_text(program)
+    config = {"extends": "../../tsconfig.json", "compilerOptions": {"rootDir": ".", "noEmit": True}, "include": ["."]}
+    (folder / "tsconfig.json").write_text(json.dumps(config))
+    npm(typescript, "exec", "--", "tsc", "-p", "build/page")
+
+
 def test_it_is_built_linted_and_tested(typescript: Path) -> None:
     npm(typescript, "run", "lint")
     npm(typescript, "test")
     assert (typescript / "dist" / "index.d.ts").exists()
+
+
+def test_it_passes_every_case_of_the_conformance_kit(typescript: Path) -> None:
+    client = f"node {typescript / 'build' / 'conformance' / 'client.js'}"
+    declared = CLIENT / "conformance" / "client.toml"
+    kit = [sys.executable, "-m", "conformance", "--client", client, "--declares", str(declared), "--patience", "60"]
+    ran = subprocess.run(kit, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_the_lock_file_names_no_registry() -> None:

@@ -108,6 +108,7 @@ EXTENDED: Final = (
     "tests/system/test_spark_deaths.py",
     "tests/system/test_torn_binlog.py",
     "tests/system/test_up.py::test_a_wrong_password_is_one_cause_everywhere",
+    "tests/system/test_typescript_client.py",
     "tests/system/test_verify.py",
     "tests/unit/datastores/mysql/server/test_bounded_connection.py::test_a_source_survives_every_damaged_answer",
     "tests/unit/spark_replay/archive/test_checkpoints.py::test_a_file_is_listed_in_three_checkpoints_in_its_life",

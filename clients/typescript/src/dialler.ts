@@ -122,6 +122,7 @@ class Stream {
   #scheduled = false;
   #closing: NodeJS.Timeout | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #due = Infinity;
 
   constructor(private readonly call: ClientDuplexStream<Buffer, Buffer>) {
     this.ended = new Promise<Error | undefined>((resolve) => {
@@ -132,7 +133,10 @@ class Stream {
 
   join(connection: Connection): Connection {
     this.#connection = connection;
-    this.call.on("data", (data: Buffer) => connection.receive(data));
+    this.call.on("data", (data: Buffer) => {
+      connection.receive(data);
+      if (connection.session.deadline < this.#due) this.#arm(connection); // hello says how often to speak
+    });
     this.#arm(connection);
     return connection;
   }
@@ -178,7 +182,9 @@ class Stream {
   #arm(connection: Connection): void {
     const { session } = connection;
     if (session.closed) return;
-    const waitMs = Math.min(LONGEST_TIMER_MS, Math.max(1, session.deadline - performance.now()));
+    clearTimeout(this.#timer);
+    this.#due = session.deadline;
+    const waitMs = Math.min(LONGEST_TIMER_MS, Math.max(1, this.#due - performance.now()));
     this.#timer = setTimeout(() => {
       const unreadMs = this.#writing === undefined ? 0 : performance.now() - this.#writing;
       if (unreadMs > session.silenceMs) this.call.cancel();

@@ -181,13 +181,12 @@ export class Session {
         throw new ProtocolError(`${this.#out.length} answers wait: this publisher sends, and reads nothing`);
       }
       const reader = new Reader(data);
-      while (!reader.done && events.at(-1)?.kind !== "closed") {
-        const tag = reader.tag();
-        if (tag === ((1 << 3) | BYTES)) this.#frame(reader.bytes(), events);
-        else reader.skip(tag);
+      for (let frame = nextFrame(reader); frame !== undefined; frame = nextFrame(reader)) {
+        this.#frame(frame, events);
+        if (events.at(-1)?.kind === "closed") break;
       }
     } catch (error) {
-      events.push(this.refuse(error instanceof ProtocolError ? error : unreadable(error)));
+      events.push(this.refuse(error instanceof ProtocolError ? error : new ProtocolError(`message: ${String(error)}`)));
     }
     return events;
   }
@@ -515,8 +514,10 @@ export class Session {
 
   /** Has an update stored by the publisher, which answers with `Parked`. */
   park(number: number, update: Update, place: UpdatePlace, error: string): void {
-    const { epoch } = this.#at(number);
+    const flow = this.#at(number);
+    const { epoch } = flow;
     const updateId = update.id;
+    this.#out.flush(flow);
     const body = update.encoded();
     for (let begin = 0; begin < body.length; begin += PIECE) {
       const more = begin + PIECE < body.length;
@@ -538,6 +539,7 @@ export class Session {
   decideLoss(number: number, proceed: boolean): void {
     const flow = this.#at(number);
     flow.deciding = false;
+    this.#out.flush(flow);
     this.#out.add({ case: "lossDecision", value: { flow: number, epoch: flow.epoch, proceed } });
   }
 
@@ -611,6 +613,16 @@ function checkLength(where: string, text: string, most: number): void {
   throw new ProtocolError(`${where}: longer than ${most} characters`);
 }
 
-function unreadable(error: unknown): ProtocolError {
-  return new ProtocolError(`PublisherMessage: no valid message: ${String(error)}`);
+/** The bytes of the next frame in a message. */
+function nextFrame(reader: Reader): Uint8Array | undefined {
+  try {
+    while (!reader.done) {
+      const tag = reader.tag();
+      if (tag === ((1 << 3) | BYTES)) return reader.bytes();
+      reader.skip(tag);
+    }
+    return undefined;
+  } catch (error) {
+    throw new ProtocolError(`PublisherMessage: no valid message: ${String(error)}`);
+  }
 }
