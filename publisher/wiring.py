@@ -56,6 +56,7 @@ from publisher.publisher import Publisher
 from publisher.push.attach_service import AttachListener, AttachService
 from publisher.push.attach_tokens import AttachTokens
 from publisher.push.attached import AttachedSubscribers
+from publisher.push.observed import Observers
 from publisher.push.stream import Dialer
 from wormhole.coordination.port import Coordinator
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -117,6 +118,7 @@ def wired(
         pace.count_round()
         log.watch.read(segment)
         applications.see(segment.runs)
+        observers.advanced()
 
     limits, events = limits_of(dataset.caravans, settings.change_buffer), FleetEvents(held, advanced)
     fleet = Fleet(source, limits, events, pace.gather_s, lambda: pace.delay, clock=clock)
@@ -149,7 +151,8 @@ def wired(
     tokens = AttachTokens(coordinator.watch_tokens, clock)
     following = ServedApplications(coordinator, dataset, served.copy, clock)
     dialling = DiallingApplications(following, tokens, assigner, attached)
-    admission = AttachService(attached, dialling.config, tokens, served.trust, settings, insecure=insecure)
+    observers = Observers(hello, fleet, applications.wanted, ownership.may_send, clock)
+    admission = AttachService(attached, dialling.config, tokens, observers, served.trust, settings, insecure=insecure)
     return Publisher(
         served=served,
         process=process,

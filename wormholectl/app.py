@@ -35,6 +35,7 @@ from wormholectl.relay import commands as relay
 from wormholectl.run import commands as run
 from wormholectl.shared.errors import GuardedGroup
 from wormholectl.show.printer import print_text
+from wormholectl.subscribe import commands as subscribe
 from wormholectl.tail import commands as tail
 from wormholectl.tokens import commands as tokens
 
@@ -50,7 +51,19 @@ _CONFIGURE: Final = "Configure"
 _GROUPS: Final = {  # in the order of `--help`
     _FIRST: ("tail", "doctor", "init", "models", "objects"),
     _RUN: ("up", "down", "publisher", "monitor", "sink", "zookeeper"),
-    _OBSERVE: ("flows", "lag", "why-lag", "top", "publishers", "shards", "caravans", "subscribers", "hosts", "audit"),
+    _OBSERVE: (
+        "subscribe",
+        "flows",
+        "lag",
+        "why-lag",
+        "top",
+        "publishers",
+        "shards",
+        "caravans",
+        "subscribers",
+        "hosts",
+        "audit",
+    ),
     _OPERATE: ("explain", "markers", "relay", "drain", "support-dump"),
     _ROWS: ("backfill", "verify", "repair", "archive", "replay", "snapshot", "history", "export", "spark"),
     _CONFIGURE: ("config", "filters", "tokens"),
@@ -75,6 +88,7 @@ _EXTRAS: Final = {  # ours that are entry points: the extra that each needs, and
 }
 _NOUNS: Final = (
     (tail.app, None),
+    (subscribe.app, None),
     (doctor.app, None),
     (explain.app, None),
     (init.app, None),

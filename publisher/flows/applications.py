@@ -121,6 +121,11 @@ class Applications:
         known = self._applications.get(name)
         return None if known is None else known[0]
 
+    def wanted(self, name: str) -> Filter | None:
+        """The filter of an application that is served; ``None``: it is not."""
+        known = self._applications.get(name)
+        return None if known is None else known[1]
+
     @property
     def idle(self) -> bool:
         """Whether no work is under way except for watching."""

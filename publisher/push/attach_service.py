@@ -18,6 +18,7 @@ import grpc.aio
 
 from publisher.push.attach_tokens import AttachTokens, host_of
 from publisher.push.attached import AttachedLine, AttachedSubscribers
+from publisher.push.observed import Observers
 from wormhole.config import ApplicationConfig, PublisherConfig
 from wormhole.host.clock import Clock
 from wormhole.host.listening import add_port
@@ -73,6 +74,7 @@ class AttachService:
         attached: AttachedSubscribers,
         application: Callable[[str], ApplicationConfig | None],
         tokens: AttachTokens,
+        observers: Observers,
         trust: Trust | None,
         settings: PublisherConfig,
         *,
@@ -87,6 +89,7 @@ class AttachService:
         self._checks = asyncio.Semaphore(_CHECKS)
         self._application = application
         self._tokens = tokens
+        self._observers = observers
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """The method: one stream."""
@@ -102,6 +105,9 @@ class AttachService:
                     await asyncio.to_thread(self._check_user, peer)
             self._check_application(who)
             until_refused = partial(self._until_refused, who.application, certificate, token)
+            if who.observes:
+                await self._observers.observe(who, context.write, until_refused)
+                return
             await self.attached.attach(who, AttachedLine(requests, context.write, peer, certificate, until_refused))
         except WormholeError as error:
             self.refused[error.code] += 1

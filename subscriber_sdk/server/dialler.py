@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,10 +28,11 @@ from wormhole.push.redial import Redial
 from wormhole.push.refusal import refusal_of, why_unreachable
 
 if TYPE_CHECKING:
+    from wormhole.config import TlsAuthority, TlsFiles
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
-__all__ = ["PublisherDialler"]
+__all__ = ["PublisherDialler", "check_addresses", "publisher_channel", "refusal"]
 
 need("grpcio", grpc.__version__)
 
@@ -47,18 +48,7 @@ class PublisherDialler:
     """This subscriber does not listen."""
 
     def __init__(self, streams: Streams, options: Options) -> None:
-        far = [address for address in options.dial if not is_loopback(address)]
-        if options.tls is None and options.token and far:
-            raise ConfigError(
-                f'dial = "{far[0]}": without TLS the token could be read on the way',
-                hint="configure tls and publishers, or dial a publisher of this machine",
-                code="token-refused",
-            )
-        if options.tls is None and not options.insecure and far:
-            raise ConfigError(
-                f'dial = "{far[0]}": without TLS every update could be read and forged on the way',
-                hint="configure tls and publishers, dial a publisher of this machine, or set insecure = true",
-            )
+        check_addresses(options.dial, options.tls, options.token, insecure=options.insecure)
         self.trust: Trust | None = None
         self._streams = streams
         self._options = options
@@ -102,7 +92,7 @@ class PublisherDialler:
         """One connection. Returns whether the publisher was accepted. Raises
         :class:`~wormhole.model.errors.StreamBroken` if it does not accept this subscriber, or cannot be reached.
         """
-        channel, certificate = await self._channel(address)
+        channel, certificate = await publisher_channel(address, self.trust, self._options.max_frame)
         async with channel:
             with self._streams.opened(address, _names(certificate)) as stream:
                 if stream.connection.closed:  # its certificate is not one of ours, so it learns nothing
@@ -117,7 +107,7 @@ class PublisherDialler:
                     await asyncio.gather(replays, return_exceptions=True)
                 welcomed = stream.connection.session.welcomed
                 if not welcomed and await call.code() is not grpc.StatusCode.OK:
-                    raise await _refusal(call, address)
+                    raise await refusal(call, address)
                 return welcomed
 
     async def _run(self, stream: PublisherStream, call: Any, requests: Any, certificate: Certificate | None) -> None:
@@ -161,31 +151,48 @@ class PublisherDialler:
         finally:
             call.cancel()
 
-    async def _channel(self, address: str) -> tuple[grpc.aio.Channel, Certificate | None]:
-        """A channel that accepts one certificate only: the one that the publisher shows now, whose names are checked
-        before this subscriber says who it is.
-        """
-        if self.trust is None:
-            return grpc.aio.insecure_channel(address, self._arguments()), None
-        from wormhole.host.peer_check import examine  # here, because its library takes 13 MB
-
-        await asyncio.to_thread(self.trust.current)
-        certificate = await examine(address, self.trust)
-        credentials = self.trust.channel_credentials(certificate)
-        arguments = [*self._arguments(), *target_options(certificate.names[0])]
-        return grpc.aio.secure_channel(address, credentials, arguments), certificate
-
-    def _arguments(self) -> list[tuple[str, Any]]:
-        return [
-            ("grpc.max_receive_message_length", 2 * self._options.max_frame),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.use_local_subchannel_pool", 1),  # each connection is a new one
-        ]
-
     async def _dismiss(self, stream: PublisherStream, certificate: Certificate | None) -> None:
         if self.trust is not None:
             why = await self.trust.until_revoked(certificate)
             stream.connection.dismiss(why, "give the publisher another certificate")
+
+
+def check_addresses(dial: Iterable[str], tls: TlsFiles | TlsAuthority | None, token: str, *, insecure: bool) -> None:
+    """Raise :class:`~wormhole.model.errors.ConfigError` for an address to which nothing may be sent without TLS."""
+    far = [address for address in dial if not is_loopback(address)]
+    if tls is None and token and far:
+        raise ConfigError(
+            f'dial = "{far[0]}": without TLS the token could be read on the way',
+            hint="configure tls and publishers, or dial a publisher of this machine",
+            code="token-refused",
+        )
+    if tls is None and not insecure and far:
+        raise ConfigError(
+            f'dial = "{far[0]}": without TLS every update could be read and forged on the way',
+            hint="configure tls and publishers, dial a publisher of this machine, or set insecure = true",
+        )
+
+
+async def publisher_channel(
+    address: str, trust: Trust | None, max_frame: int
+) -> tuple[grpc.aio.Channel, Certificate | None]:
+    """A channel that accepts one certificate only: the one that the publisher shows now, whose names the caller checks
+    before it says who it is.
+    """
+    arguments: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", 2 * max_frame),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.use_local_subchannel_pool", 1),  # each connection is a new one
+    ]
+    if trust is None:
+        return grpc.aio.insecure_channel(address, arguments), None
+    from wormhole.host.peer_check import examine  # here, because its library takes 13 MB
+
+    await asyncio.to_thread(trust.current)
+    certificate = await examine(address, trust)
+    credentials = trust.channel_credentials(certificate)
+    arguments += target_options(certificate.names[0])
+    return grpc.aio.secure_channel(address, credentials, arguments), certificate
 
 
 def _names(certificate: Certificate | None) -> frozenset[str]:
@@ -198,7 +205,8 @@ async def _with(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[byt
         yield message
 
 
-async def _refusal(call: Any, address: str) -> StreamBroken:
+async def refusal(call: Any, address: str) -> StreamBroken:
+    """Why the publisher ended the call, or was not reached."""
     code, details = await call.code(), await call.details() or ""
     metadata = await call.trailing_metadata()
     error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata or grpc.aio.Metadata(), details)

@@ -156,7 +156,9 @@ def _publisher(
     registrar = Registrar(store, source, desk.log, known, clock)
     applications = Applications(desk.served, source, registrar, coordinator, assigner, behind, clock)
     around.attached.wanted.set()
-    service = AttachService(around.attached, applications.config, nothing, None, desk.publishing, insecure=True)
+    service = AttachService(
+        around.attached, applications.config, nothing, nothing, None, desk.publishing, insecure=True
+    )
     records = FlowRecords(desk.served.kind, store, assigner, nothing, background, behind, clock)
     states = FlowStates(process.identity, known, ownership, nothing, assigner.flows)
     refused_epochs = RefusedEpochs(records, assigner, ownership, background, clock)

@@ -10,7 +10,7 @@ from wormhole.coordination.access_tokens import LONGEST_TOKEN
 from wormhole.coordination.port import WEIGHTS
 from wormhole.model.errors import ProtocolError
 
-__all__ = ["METHOD", "SERVICE", "Attaching"]
+__all__ = ["LONGEST_OBSERVED_S", "METHOD", "SERVICE", "Attaching"]
 
 SERVICE: Final = "wormhole.wire.v1.Publisher"
 METHOD: Final = f"/{SERVICE}/Attach"
@@ -20,6 +20,8 @@ _NAMES: Final = ("wormhole-application-bin", "wormhole-subscriber-bin", "wormhol
 _WEIGHT: Final = "wormhole-weight"
 _PROOF: Final = "wormhole-token"
 _SPARE: Final = "wormhole-spare"
+_OBSERVE: Final = "wormhole-observe"
+LONGEST_OBSERVED_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Attaching:
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
     another one with the same id. ``token``: what proves the application; empty: none. ``spare``: the call offers one
-    more stream of a process that is attached, for the task of a mass replay.
+    more stream of a process that is attached, for the task of a mass replay. ``observes``: it is no subscriber, and
+    looks at what the application receives for so many seconds.
     """
 
     application: str
@@ -37,6 +40,7 @@ class Attaching:
     weight: float = 1.0
     token: str = field(default="", repr=False)
     spare: bool = False
+    observes: float = 0.0
 
     def to_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """The metadata of the call."""
@@ -48,12 +52,13 @@ class Attaching:
             (_WEIGHT, repr(self.weight)),
             *([(_PROOF, self.token)] if self.token else []),
             *(((_SPARE, "1"),) if self.spare else ()),
+            *([(_OBSERVE, repr(self.observes))] if self.observes else []),
         )
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
         """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
-        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _SPARE}}
+        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _SPARE, _OBSERVE}}
         texts = []
         for name in _NAMES:
             value = given.get(name, b"")
@@ -64,14 +69,22 @@ class Attaching:
             if not 0 < len(text) <= _LONGEST or not text.isprintable():
                 raise ProtocolError(f"metadata {name}: a text of 1 to {_LONGEST} characters is expected")
             texts.append(text)
-        try:
-            weight = float(given.get(_WEIGHT, "1"))
-        except ValueError:
-            weight = 0.0
-        if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
-            raise ProtocolError(f"metadata {_WEIGHT}: a number from {WEIGHTS[0]:g} to {WEIGHTS[1]:g} is expected")
+        weight = _number(given, _WEIGHT, 1.0, WEIGHTS)
+        observes = _number(given, _OBSERVE, 0.0, (1.0, LONGEST_OBSERVED_S))
         token = str(given.get(_PROOF, ""))
         if len(token) > LONGEST_TOKEN:
             raise ProtocolError(f"metadata {_PROOF}: a text of at most {LONGEST_TOKEN} characters is expected")
         application, subscriber, instance = texts
-        return cls(application, subscriber, instance, weight, token, given.get(_SPARE) == "1")
+        return cls(application, subscriber, instance, weight, token, given.get(_SPARE) == "1", observes)
+
+
+def _number(given: dict[str, Any], name: str, default: float, bounds: tuple[float, float]) -> float:
+    if name not in given:
+        return default
+    try:
+        number = float(given[name])
+    except ValueError:
+        number = 0.0
+    if not bounds[0] <= number <= bounds[1]:
+        raise ProtocolError(f"metadata {name}: a number from {bounds[0]:g} to {bounds[1]:g} is expected")
+    return number

@@ -1,0 +1,1 @@
+"""``wormholectl subscribe``: what an application receives, without being its subscriber."""
