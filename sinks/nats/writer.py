@@ -19,6 +19,7 @@ from sinks.nats.subjects import Subjects
 from sinks.records import Record, RecordRefused, RecordWriter
 from subscriber_sdk import Datamarker, KeptMarker, ShardNotice
 from wormhole.model.errors import TargetRefused
+from wormhole.model.position import LogPosition
 from wormhole.model.units import format_size, rounded_size
 
 __all__ = ["NatsWriter"]
@@ -32,13 +33,14 @@ _ONE_BY_ONE: Final = 100  # messages of a call that are published one after anot
 @dataclass(slots=True)
 class _Shard:
     """``prefix``: of the ids of messages. ``last``: the number in the stream of the last record since delivery began.
-    ``kept``: the same of a record since the last datamarker, which does not come again; 0: there is none. ``highest``:
-    of all that was confirmed.
+    ``kept``: the same of a record since the last datamarker, ``begin``, which does not come again; 0: there is none.
+    ``highest``: of all that was confirmed.
     """
 
     subjects: Subjects
     prefix: str
     epoch: int
+    begin: LogPosition | None
     last: int = 0
     kept: int = 0
     highest: int = 0
@@ -73,8 +75,9 @@ class NatsWriter(RecordWriter):
                 hint="an older copy was restored, or the stream was made again. What it lost is not published again: "
                 "`wormholectl backfill start` delivers the existing rows. Then resume the flow",
             )
-        shard = self._shards[notice.shard] = _Shard(subjects, prefix, notice.epoch, highest=highest)
-        if former is not None and (former.prefix, former.epoch + 1) == (prefix, notice.epoch):
+        begin = None if notice.marker is None else notice.marker.order
+        shard = self._shards[notice.shard] = _Shard(subjects, prefix, notice.epoch, begin, highest=highest)
+        if former is not None and (former.prefix, former.epoch + 1, former.begin) == (prefix, notice.epoch, begin):
             shard.last = shard.kept = former.kept  # nothing else had the shard in between
         return None
 
@@ -108,7 +111,8 @@ class NatsWriter(RecordWriter):
 
     async def marked(self, marker: Datamarker) -> None:
         """Nothing before ``marker`` comes again, unless the acknowledgement is lost."""
-        self._shards[marker.shard].kept = 0
+        state = self._shards[marker.shard]
+        state.kept, state.begin = 0, marker.order
 
     async def _publish(self, state: _Shard, connected: Connected, record: Record, message: Message) -> int:
         """Publish one message. Returns its number in the stream."""

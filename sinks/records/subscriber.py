@@ -36,7 +36,7 @@ class _Shard:
     ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed since, with their
     places.
 
-    ``until``: when the callback that runs begins no further write.
+    ``begin``: the place after which updates come again. ``until``: when the callback that runs begins no further write.
     """
 
     open: Held
@@ -47,6 +47,7 @@ class _Shard:
     failed: dict[str, LogPosition] = field(default_factory=dict)
     epoch: int = 0
     move: int = 0
+    begin: LogPosition | None = None
     confirmed: Confirmed = field(default_factory=Confirmed)
     until: float = math.inf
 
@@ -102,6 +103,7 @@ class RecordSubscriber(Subscriber):
         with self.figures.waiting():
             await self._writer.marked(marker)
         shard.confirmed.clear()
+        shard.begin = marker.order
         for id_ in [id_ for id_, place in shard.failed.items() if place <= marker.order]:
             del shard.refused[id_], shard.failed[id_]  # parked: an operator may have it delivered again
 
@@ -114,11 +116,13 @@ class RecordSubscriber(Subscriber):
         """An epoch begins or ends."""
         shard = self._shard(notice.shard)
         if notice.kind is NoticeKind.ASSIGNED:
-            if (shard.epoch + 1, shard.move) != (notice.epoch, notice.move):
-                shard.confirmed.clear()  # another process may have written since
+            begin = None if notice.marker is None else notice.marker.order
+            if (shard.epoch + 1, shard.move, shard.begin) != (notice.epoch, notice.move, begin):
+                # Another process may have written since, or another publisher begins at an older place.
+                shard.confirmed.clear()
             self._forget(notice.shard)
             kept = await self._writer.assigned(notice)
-            shard.epoch, shard.move = notice.epoch, notice.move
+            shard.epoch, shard.move, shard.begin = notice.epoch, notice.move, begin
             return kept
         if notice.kind is NoticeKind.REVOKED:
             self._forget(notice.shard)

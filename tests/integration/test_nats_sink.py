@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
@@ -176,6 +177,47 @@ async def test_two_processes_of_one_sink_store_each_record_once(
         await asyncio.gather(push(older, transactions // 2 + 1, transactions), push(newer, 1, transactions))
     held = [json.loads(message.data or b"")["id"] for message in await stored(nats_server, stream)]
     assert held == [f"test:{number}:{index}" for number in range(1, transactions + 1) for index in (0, 1)]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+async def test_a_publisher_that_takes_over_at_an_older_place_repeats_nothing(
+    nats_server: NatsServer, tmp_path: Path, stream: str, atomic: bool
+) -> None:
+    """It stored a datamarker less than the former one, which goes on for a while."""
+    last, behind = 100, 30
+    await asyncio.to_thread(nats_server.make_stream, name=stream, subjects=[f"{stream}.>"], allow_atomic=atomic)
+    listen = f"127.0.0.1:{free_port()}"
+    config = sink_config(tmp_path, "lines", listen, f'url = "{nats_server.url}"\nstream = "{stream}"')
+
+    async def push(publisher: Dialler, epoch: int, first: int, last: int) -> None:
+        for number in range(first, last + 1):
+            body = body_of([row(number % 7), row(number % 5)], number=number)
+            batch = frames.batch(1, epoch, number - behind * (epoch - 1), body)
+            await publisher.send(frames.schema(row(0).schema), batch, frames.datamarker(1, epoch, marker_at(number)))
+
+    async def acknowledged(publisher: Dialler, number: int) -> None:
+        while int((await publisher.next("ack")).ack.marker.delivered) < number:
+            pass
+
+    async with (
+        running_sink(config),
+        dialled(listen, wait=True) as former,
+        dialled(listen, wait=True) as present,
+    ):
+        await former.open("lines", heartbeat_ms=60_000)
+        await push(former, 1, 1, last // 2)
+        await acknowledged(former, last // 2)
+        await present.send(frames.hello("lines", "one", heartbeat_ms=60_000, publisher="test/other/log@localhost:2"))
+        await present.next("welcome")
+        await push(former, 1, last // 2 + 1, last // 2 + 10)
+        await present.send(frames.assign(1, 2, "lines", "s", marker_at(behind)))
+        await present.next("accepted")
+        with contextlib.suppress(grpc.RpcError):  # its stream may be over
+            await push(former, 1, last // 2 + 11, last)
+        await push(present, 2, behind + 1, last)
+        await acknowledged(present, last)
+    held = [json.loads(message.data or b"")["id"] for message in await stored(nats_server, stream)]
+    assert held == [f"test:{number}:{index}" for number in range(1, last + 1) for index in (0, 1)]
 
 
 @pytest.mark.parametrize("atomic", [True, False])

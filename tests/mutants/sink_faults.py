@@ -39,8 +39,8 @@ SINK_FAULTS: list[Fault] = [
     Fault(
         name="what-was-confirmed-survives-another-owner",
         file="sinks/records/subscriber.py",
-        old="                shard.confirmed.clear()  # another process may have written since\n",
-        new="                pass\n",
+        old="an older place.\n                shard.confirmed.clear()\n",
+        new="an older place.\n                pass\n",
         tests=(
             "tests/unit/sinks/webhook/test_webhook.py::test_another_owner_between_two_epochs_voids_what_was_accepted",
         ),
