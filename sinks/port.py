@@ -9,7 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from sinks.figures import Figures
 from subscriber_sdk import Subscriber
-from wormhole.config.fields import Name, PathFromHere, Settings
+from wormhole.config.fields import Addresses, Name, PathFromHere, Settings
 from wormhole.host.password_file import read_password_file
 from wormhole.model.errors import TargetRefused, UsageError
 from wormhole.model.findings import Finding, Report
@@ -33,12 +33,14 @@ class SinkSettings(Settings):
     """One table ``[sinks.NAME]``, with the keys that every kind has. A kind's own settings are a subclass.
 
     ``url``: of the store, without a password. ``application``: whose updates the sink receives; ``None``: the sink's
-    name. ``password_file``: holds the password for the store, and nothing else.
+    name. ``password_file``: holds the password for the store, and nothing else. ``dial``: the publishers that the sink
+    dials, for an application with ``connect = "publisher"``; empty: publishers dial it.
     """
 
     url: str
     application: Name | None = None
     password_file: PathFromHere | None = None
+    dial: Addresses = ()
 
     @property
     def verifies(self) -> bool:

@@ -76,6 +76,8 @@ def run(
         options["tls"] = loaded.tls
     if loaded.insecure:
         options["insecure"] = True
+    if sink.settings.dial:
+        options["dial"] = sink.settings.dial
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run_sink(sink, options, loaded, http, ready_file))
 

@@ -14,10 +14,13 @@ import aiohttp
 
 from scripts.prepare import ROOT
 from subscriber_sdk.testing import update
+from tests.integration.publisher.conftest import World
 from tests.support.dialled import dialled
-from tests.support.eventually import patience
+from tests.support.eventually import eventually, patience
 from tests.support.ports import free_port
 from tests.support.sink_process import running_sink, sink_config
+
+KEY = ("lines", "log.t")
 
 
 def written(folder: Path, listen: str, lines: Path) -> Path:
@@ -62,6 +65,28 @@ async def test_a_second_process_under_the_same_address_ends_and_the_first_goes_o
         assert said.count(b"error [") == said.count(b"error [address-taken]") == 1
         await publisher.commit(1, update("shop.orders", key=7, after={"status": "paid"}))
         await publisher.next("ack")
+
+
+async def test_a_sink_dials_its_publisher(tmp_path: Path) -> None:
+    world, folder = World(attaches=True), tmp_path / "lines"
+    folder.mkdir()
+    world.application("lines")
+    end = world.commit("a")
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        settings = f'url = "jsonlines://{folder}"\ndial = ["{publisher.listener.address}"]'
+        config = sink_config(tmp_path, "lines", "", settings)
+        text = config.read_text().replace('subscribers = { one = "" }', 'connect = "publisher"')
+        config.write_text(text)
+        assert await checked(config) == 0
+        async with running_sink(config) as process:
+            await eventually(lambda: KEY in world.markers.records, "registered")
+            await eventually(lambda: world.markers.records[KEY].marker.order == end.order, "stored")
+            process.send_signal(signal.SIGTERM)
+            async with patience():
+                assert await process.wait() == 0
+    [document] = [json.loads(line) for path in folder.iterdir() for line in path.read_bytes().splitlines()]
+    assert document["table"] == "t"
 
 
 async def test_documents_outlive_the_process_and_its_successor_finishes_its_file(tmp_path: Path) -> None:

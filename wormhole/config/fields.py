@@ -23,6 +23,7 @@ from wormhole.model.units import format_size, parse_duration, parse_rate, parse_
 
 __all__ = [
     "Address",
+    "Addresses",
     "HostName",
     "HostNames",
     "LogName",
@@ -171,6 +172,7 @@ def _listing(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+Addresses = Annotated[tuple[Address, ...], BeforeValidator(_listing)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listing)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_listed_host)], ...], BeforeValidator(_listing)]
 Paths = Annotated[tuple[PathFromHere, ...], BeforeValidator(_listing)]
