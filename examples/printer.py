@@ -1,9 +1,11 @@
 """Prints every change. The smallest subscriber: deploy/compose and deploy/kubernetes run it.
 
-python -m examples.printer
+python -m examples.printer [APPLICATION]
 """
 
 from __future__ import annotations
+
+import sys
 
 from subscriber_sdk import Subscriber, Update, run
 
@@ -19,4 +21,4 @@ class Printer(Subscriber):
 
 
 if __name__ == "__main__":
-    run(Printer(), application="printer")
+    run(Printer(), application=sys.argv[1] if sys.argv[1:] else "printer")

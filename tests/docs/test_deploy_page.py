@@ -205,7 +205,10 @@ def test_the_services_fit_their_configuration() -> None:
         for volume in service["volumes"]:
             source = volume.partition(":")[0]
             assert not source.startswith(".") or (folder / source).exists(), volume
-    for name in ("monitor", "subscriber"):
+    dialler = read_options({"application": "remote"}, services["dialler"]["environment"])
+    assert dialler.dial == (f"{services['monitor']['hostname']}:{config.publisher.attach_listen.rpartition(':')[2]}",)
+    assert config.applications["remote"].connect == "publisher"
+    for name in ("monitor", "subscriber", "dialler"):
         assert services[name]["cap_drop"] == ["ALL"]
         assert services[name]["read_only"]
 
@@ -284,4 +287,18 @@ def test_the_subscriber_is_where_the_publisher_dials_it() -> None:
     assert parse(text, path).applications["printer"].subscribers == {"printer": address}
     assert address == f"{service['metadata']['name']}:{service['spec']['ports'][0]['port']}"
     options = read_options({"application": "printer"}, environment, shared=True)
+    assert pod["terminationGracePeriodSeconds"] > options.stop_timeout
+
+
+def test_the_subscriber_that_dials_finds_the_publisher() -> None:
+    pod, service = resource("Deployment remote")["spec"]["template"]["spec"], resource("Service wormhole-shop-db1")
+    [container] = pod["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    options = read_options({"application": "remote"}, environment)
+    [port] = [one["port"] for one in service["spec"]["ports"]]
+    assert options.dial == (f"{service['metadata']['name']}:{port}",)
+    path, text = configured(resource("StatefulSet wormhole-shop-db1")["spec"]["template"]["spec"])
+    config = parse(text, path)
+    assert config.applications["remote"].connect == "publisher"
+    assert config.publisher.attach_listen.endswith(f":{port}")
     assert pod["terminationGracePeriodSeconds"] > options.stop_timeout

@@ -151,6 +151,7 @@ def test_a_row_gets_from_mariadb_to_the_subscriber(buildah: Buildah, tmp_path: P
             "mariadb:3306": f"{server.host}:{server.port}",
             "subscriber:7600": subscriber,
             "0.0.0.0:7480": f"127.0.0.1:{page}",
+            "0.0.0.0:7490": f"127.0.0.1:{free_port()}",
         }.items():
             assert old in text
             text = text.replace(old, new)

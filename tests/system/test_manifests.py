@@ -64,22 +64,25 @@ class Pod:
 MOUNTS = ("/var/lib/wormhole", "/etc/wormhole", "/etc/wormhole-db", "/etc/wormhole-tls")
 
 
-def test_a_row_gets_from_mariadb_to_the_printer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("file", "name"), [("subscriber.yaml", "printer"), ("dialling.yaml", "remote")])
+def test_a_row_gets_from_mariadb_to_the_printer(tmp_path: Path, file: str, name: str) -> None:
     authority = Authority(tmp_path / "authority")
     with FLAVOURS["mariadb"](template=template("mariadb")) as server:
         server.sql("CREATE DATABASE shop", "CREATE TABLE shop.users (id INT PRIMARY KEY AUTO_INCREMENT)")
-        http, dialled = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        http, dialled, attach = (f"127.0.0.1:{free_port()}" for _ in range(3))
         replaced = {
             "mariadb:3306": f"{server.host}:{server.port}",
             "127.0.0.1:7481": http,
             "printer:7600": dialled,
             "0.0.0.0:7600": dialled,
+            "0.0.0.0:7490": attach,
+            "wormhole-shop-db1:7490": attach,
         }
         publisher, printer = Pod(tmp_path / "publisher", replaced), Pod(tmp_path / "printer", replaced)
         publisher.secret(authority, "wormhole-publisher")
-        printer.secret(authority, "printer")
+        printer.secret(authority, name)
         publisher.file("/etc/wormhole-db", "password").write_text(server.password)
-        serves, listens = container("publisher.yaml", "StatefulSet"), container("subscriber.yaml", "Deployment")
+        serves, listens = container("publisher.yaml", "StatefulSet"), container(file, "Deployment")
         given = {one["name"]: printer.here(one["value"]) for one in listens["env"]}
         words = [sys.executable, "-c", WORMHOLECTL, *map(publisher.here, serves["args"])]
         with (
