@@ -77,7 +77,7 @@ async def test_a_sink_dials_its_publisher(tmp_path: Path) -> None:
         settings = f'url = "jsonlines://{folder}"\ndial = ["{publisher.listener.address}"]'
         config = sink_config(tmp_path, "lines", "", settings)
         text = config.read_text().replace('subscribers = { one = "" }', 'connect = "publisher"')
-        config.write_text(text)
+        config.write_text(text.replace("version = 1", "version = 1\n\n[coordinator]\nstatic = true"))
         assert await checked(config) == 0
         async with running_sink(config) as process:
             await eventually(lambda: KEY in world.markers.records, "registered")
