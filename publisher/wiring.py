@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from caravan.backfill.boundaries import BoundaryStore, MemoryBoundaries
 from caravan.fleet import Fleet, FleetEvents
@@ -53,7 +54,7 @@ from publisher.operate.replay_forwarding import ReplayForwarding
 from publisher.operate.replay_requests import ReplayRequests
 from publisher.operate.status import StatusReports
 from publisher.publisher import Publisher
-from publisher.push.attach_service import AttachListener, AttachService
+from publisher.push.attach_service import AttachListener, AttachService, attach_point
 from publisher.push.attach_tokens import AttachTokens
 from publisher.push.attached import AttachedSubscribers
 from publisher.push.observed import Observers
@@ -150,7 +151,9 @@ def wired(
     assigner.join(deliveries, openings)
     tokens = AttachTokens(coordinator.watch_tokens, clock)
     following = ServedApplications(coordinator, dataset, served.copy, clock)
-    dialling = DiallingApplications(following, tokens, assigner, attached)
+    point = attach_point(settings, served.log, f"{served.copy}@{process.host}", tls=served.trust is not None)
+    announce = partial(coordinator.register_attach, point=point)
+    dialling = DiallingApplications(following, tokens, assigner, attached, announce)
     observers = Observers(hello, fleet, applications.wanted, ownership.may_send, clock)
     admission = AttachService(attached, dialling.config, tokens, observers, served.trust, settings, insecure=insecure)
     return Publisher(

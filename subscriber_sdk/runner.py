@@ -19,6 +19,7 @@ from subscriber_sdk.metrics import samples
 from subscriber_sdk.options.subscriber_options import ANY_PORT, Options, RetryPolicy, SubscriberOptions, read_options
 from subscriber_sdk.running import Running
 from subscriber_sdk.server.dialler import PublisherDialler
+from subscriber_sdk.server.found_publishers import FoundPublishers
 from subscriber_sdk.server.push_server import PushServer
 from subscriber_sdk.server.stream import Streams
 from subscriber_sdk.subscriber import Subscriber
@@ -61,7 +62,7 @@ async def serve(
             stack.push_async_callback(coordinator.stop)
         if coordinator is not None:
             settings = _as_listed(settings, coordinator)
-        configured = None if coordinator is None else await _configured(coordinator, application)
+        configured = None if coordinator is None else await _configured(coordinator, settings)
         if configured is not None and settings.retry is None:
             retry = configured.retry
             settings = replace(settings, retry=RetryPolicy(retry.attempts, retry.first_wait, retry.longest_wait))
@@ -72,17 +73,16 @@ async def serve(
         if coordinator is not None:
             streams.epochs = partial(coordinator.recorded_epochs, application)
         stack.callback(streams.publishers.close)
-        door = PublisherDialler(streams, settings) if settings.dial else PushServer(streams, settings)
+        door = _door(streams, settings, coordinator, configured)
         await door.start()
         stack.push_async_callback(door.stop)
         registration: Registration | None = None
-        if coordinator is not None and not settings.dial:
+        if coordinator is not None and isinstance(door, PushServer):
             info = SubscriberInfo(
                 settings.application, settings.instance, door.address, settings.weight, time.time(), os.geteuid()
             )
             joining = partial(coordinator.register_subscriber, info)
             registration = await retry_during_outage(joining, f"subscriber {settings.application}/{settings.instance}")
-            streams.bind(configured or await _configured(coordinator, application))  # there is contact now
         streams.publishers.expected(door.address)
         running = Running(settings, shards, streams, door)
         try:
@@ -120,14 +120,28 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
     return options
 
 
-async def _configured(coordinator: Coordinator, application: str) -> ApplicationConfig | None:
-    """The application's configuration. ``None`` without contact, or if it is not configured, which the registration
-    will report.
+async def _configured(coordinator: Coordinator, options: Options) -> ApplicationConfig | None:
+    """The application's configuration, which decides which side dials. ``None``: it cannot be read, and ``options``
+    decided that this side does.
     """
+    asking = partial(coordinator.application, options.application)
+    if not options.dial:
+        return await retry_during_outage(asking, f"subscriber {options.application}/{options.instance}")
     try:
-        return await coordinator.application(application)
+        return await asking()
     except WormholeError:
         return None
+
+
+def _door(
+    streams: Streams, options: Options, coordinator: Coordinator | None, configured: ApplicationConfig | None
+) -> PushServer | PublisherDialler:
+    """What brings streams: a server that publishers dial, or what dials them."""
+    if options.dial:
+        return PublisherDialler(streams, options)
+    if coordinator is None or configured is None or configured.connect == "subscriber":
+        return PushServer(streams, options)
+    return PublisherDialler(streams, options, FoundPublishers(coordinator, options))
 
 
 async def _leave(registration: Registration | None, shards: Shards, streams: Streams, timeout: float) -> None:

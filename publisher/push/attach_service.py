@@ -20,6 +20,7 @@ from publisher.push.attach_tokens import AttachTokens, host_of
 from publisher.push.attached import AttachedLine, AttachedSubscribers
 from publisher.push.observed import Observers
 from wormhole.config import ApplicationConfig, PublisherConfig
+from wormhole.coordination.port import AttachPoint
 from wormhole.host.clock import Clock
 from wormhole.host.listening import add_port
 from wormhole.host.socket_table import connection_uid
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from wormhole.host.certificates import Certificate
     from wormhole.host.trust import Trust
 
-__all__ = ["AttachListener", "AttachService"]
+__all__ = ["AttachListener", "AttachService", "attach_point"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ _OPTIONS: Final = [
 ]
 _MOST_STREAMS: Final = 2048
 _CHECKS: Final = 2  # at one time: threads that others need, too
+_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # every address of a host, so none that can be dialled
 _AGAIN_S: Final = 5.0
 _STOP_S: Final = 0.5
 
@@ -261,6 +263,20 @@ class AttachListener:
 
 async def _revoked(trust: Trust, certificate: Certificate) -> WormholeError:
     return UsageError(await trust.until_revoked(certificate), code="certificate-refused")
+
+
+def attach_point(settings: PublisherConfig, log: str, name: str, *, tls: bool) -> AttachPoint:
+    """What is announced of a publisher with these settings. A port that is not fixed is not known before it listens, so
+    it is not announced.
+    """
+
+    def shown(listen: str | None) -> str:
+        host, _, port = (listen or "").rpartition(":")
+        host = settings.attach_advertise or host
+        return "" if port in {"", "0"} or host in _EVERYWHERE else f"{host}:{port}"
+
+    second = settings.token_listen if tls else settings.attach_listen
+    return AttachPoint(log, name, shown(settings.attach_listen), shown(second))
 
 
 def _at(listen: str, port: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from wormhole.coordination.access_tokens import AccessToken, find
+from wormhole.coordination.access_tokens import AccessToken, find, hash_of
 from wormhole.host.clock import Clock
 from wormhole.model.errors import Retryable, UsageError, WormholeError
 
@@ -27,18 +27,20 @@ _MOST_HOSTS: Final = 4096
 
 @dataclass(slots=True)
 class _Host:
-    """``guesses``: when it offered its last texts that are no token; ``proven``: hashes of tokens that it had."""
+    """``guesses``: hashes of texts that it offered and that are no token, and when it first did; ``proven``: hashes of
+    tokens that it had.
+    """
 
-    guesses: deque[float] = field(default_factory=lambda: deque(maxlen=_GUESSES))
+    guesses: dict[str, float] = field(default_factory=dict)
     proven: set[str] = field(default_factory=set)
 
 
 class AttachTokens:
     """The tokens of the applications that are followed; ``watch`` is that of the coordinator.
 
-    Each host may offer ten texts a minute that are no token. From then on, for as long as a minute is not over, it is
-    refused unless its token admitted somebody from there before: a balancer, or a host with many users, is not locked
-    out by one of them.
+    Each host may offer ten different texts a minute that are no token. From then on, for as long as a minute is not
+    over, it is refused unless its token admitted somebody from there before: a balancer, or a host with many users, is
+    not locked out by one of them, and not by many that dial again with a token that was revoked.
     """
 
     def __init__(self, watch: Callable[[str], AsyncIterator[tuple[AccessToken, ...]]], clock: Clock) -> None:
@@ -75,13 +77,12 @@ class AttachTokens:
                 code="coordination-lost",
             )
         token = find(self._tokens.get(application, ()), text)
-        known = self._host(host)
-        now = self._clock.monotonic()
-        spent = len(known.guesses) == _GUESSES and now - known.guesses[0] < _WITHIN_S
-        if spent and (token is None or token.hash not in known.proven):
+        known, hashed, now = self._host(host), hash_of(text), self._clock.monotonic()
+        known.guesses = {guess: at for guess, at in known.guesses.items() if now - at < _WITHIN_S}
+        if len(known.guesses) >= _GUESSES and hashed not in known.proven | known.guesses.keys():
             raise _refused(f"{host} offered {_GUESSES} wrong tokens within a minute", "wait a minute, and correct them")
         if token is None:
-            known.guesses.append(now)
+            known.guesses.setdefault(hashed, now)
             raise self._wrong(application, text)
         if not token.is_valid(self._clock.wall()):
             raise _expired(application, token)

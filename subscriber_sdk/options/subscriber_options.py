@@ -149,11 +149,12 @@ class Options:
     """
     dial: tuple[str, ...] = ()
     """The addresses of publishers (``host:port``) that this subscriber dials, for an application that is configured
-    with ``connect = "publisher"``. It does not listen then. Empty: publishers dial it.
+    with ``connect = "publisher"``. It does not listen then. Empty: it dials those that ``coordinator`` lists, if the
+    application is configured so; otherwise publishers dial it.
     """
     token: str = field(default="", repr=False)
-    """With ``dial``: a token of the application, from ``wormholectl tokens create``, in place of a certificate. Only a
-    publisher of this machine, or one that proved a name in ``publishers``, receives it.
+    """For a subscriber that dials: a token of the application, from ``wormholectl tokens create``, in place of a
+    certificate. Only a publisher of this machine, or one that proved a name in ``publishers``, receives it.
     """
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
@@ -207,7 +208,7 @@ class Options:
         problems += self._wrong_direction() if self.dial else self._wrong_address()
         if not (self.token.isascii() and self.token.isprintable() and len(self.token) <= LONGEST_TOKEN):
             problems.append(f"token: {_ALLOWED['token']}")
-        if self.token and not self.dial:
+        if self.token and not self.dial and not self.coordinator:
             problems.append("token is set without dial: only publishers that are dialled take it")
         if self.tls is not None and self.tls.cert is None and not self.token:
             problems.append("tls names no certificate: one is needed, or dial with a token")

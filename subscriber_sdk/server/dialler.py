@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 
 from subscriber_sdk.options.subscriber_options import Options
+from subscriber_sdk.server.found_publishers import FoundPublishers
 from subscriber_sdk.server.stream import PublisherStream, Streams
 from wormhole.host.tls import is_loopback, open_trust, target_options
 from wormhole.model.errors import ConfigError, StreamBroken, WormholeError
@@ -39,15 +40,18 @@ need("grpcio", grpc.__version__)
 log = logging.getLogger("subscriber_sdk")
 
 _INSTANCE_BYTES: Final = 16
+_LOOK_S: Final = 5.0  # for publishers that were started
 
 
 class PublisherDialler:
-    """Dials the publishers of ``options.dial``, and opens a stream of ``streams`` with each."""
+    """Dials the publishers of ``options.dial``, and those that are ``found``, and opens a stream of ``streams`` with
+    each.
+    """
 
     address: Final = ""
     """This subscriber does not listen."""
 
-    def __init__(self, streams: Streams, options: Options) -> None:
+    def __init__(self, streams: Streams, options: Options, found: FoundPublishers | None = None) -> None:
         check_addresses(options.dial, options.tls, options.token, insecure=options.insecure)
         self.trust: Trust | None = None
         self._streams = streams
@@ -55,26 +59,43 @@ class PublisherDialler:
         self._attaching = Attaching(
             options.application, options.instance, secrets.token_hex(_INSTANCE_BYTES), options.weight, options.token
         )
-        self._tasks: list[asyncio.Task[None]] = []
+        self._found = found
+        self._wanted: Collection[str] = options.dial
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Begin to dial. Raises :class:`~wormhole.model.errors.ConfigError` when a TLS file is wrong."""
         self.trust = await asyncio.to_thread(open_trust, self._options.tls)
-        self._tasks = [
-            asyncio.create_task(self._keep(address), name=f"wormhole dial {address}") for address in self._options.dial
-        ]
+        if self._found is None:
+            self._dial(self._options.dial)
+        else:
+            self._tasks[""] = asyncio.create_task(self._follow(self._found), name="wormhole publishers")
 
     async def stop(self) -> None:
         """Hang up; idempotent."""
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = tuple(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _follow(self, found: FoundPublishers) -> None:
+        while True:
+            self._dial((await found.addresses()) or self._wanted)
+            await asyncio.sleep(_LOOK_S)
+
+    def _dial(self, addresses: Collection[str]) -> None:
+        """Dial these. A connection to another address is kept, because its publisher may serve on without contact to
+        the coordinator; it is not made anew.
+        """
+        self._wanted = addresses
+        for address in addresses:
+            if address not in self._tasks or self._tasks[address].done():
+                self._tasks[address] = asyncio.create_task(self._keep(address), name=f"wormhole dial {address}")
+
     async def _keep(self, address: str) -> None:
         """One connection after the other."""
         redial, problem, loop = Redial(), Problem(""), asyncio.get_running_loop()
-        while True:
+        while address in self._wanted:
             began = loop.time()
             try:
                 welcomed = await self._connect(address)

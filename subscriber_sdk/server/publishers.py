@@ -41,7 +41,8 @@ class Publishers:
         where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
         if options.coordinator == SHARED:
             where = "coordinator of the application"
-        what = f"listens at {address}" if address else f"dials {', '.join(options.dial)}"
+        dialled = ", ".join(options.dial) or "the publishers that the coordinator lists"
+        what = f"listens at {address}" if address else f"dials {dialled}"
         log.info("subscriber %s %s, %s", self._subscriber, what, where)
         self._wait()
 
@@ -110,6 +111,8 @@ class Publishers:
         )
         if self._options.dial:
             step = "check the addresses in `dial`, and that these publishers serve the application"
+        elif not self._address:
+            step = f"`wormholectl publishers{there}` lists those that run; each needs a fixed port in `attach_listen`"
         elif not coordinator:
             step = (
                 f"the publisher's configuration has to list {self._address} in [applications.{application}.subscribers]"

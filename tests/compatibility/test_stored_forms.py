@@ -37,10 +37,10 @@ from tests.unit.datastores.postgres.tables.test_unlogged_changes import Catalogu
 from wormhole.config import application_from_json, config_to_json, dataset_from_json, parse_json, to_json
 from wormhole.config.sinks import SinkTable
 from wormhole.coordination.access_tokens import AccessToken
-from wormhole.coordination.port import FlowRecord
+from wormhole.coordination.port import AttachPoint, FlowRecord
+from wormhole.coordination.records import attach_from_json, attach_to_json, tokens_from_json, tokens_to_json
 from wormhole.coordination.records import flow_from_json as record_from_json
 from wormhole.coordination.records import flow_to_json as record_to_json
-from wormhole.coordination.records import tokens_from_json, tokens_to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
 
@@ -154,6 +154,24 @@ LATER: Final = [
             update={
                 "publisher": parsed().publisher.model_copy(
                     update={"token_listen": "127.0.0.1:7491", "markers": "zookeeper"}
+                )
+            }
+        ),
+        lambda config: config_to_json(config).encode(),
+        lambda data: parse_json(data.decode(), "it", folder=Path("/")),
+    ),
+    in_bytes(
+        "zookeeper/attach",
+        AttachPoint("db1", "main@db-1.internal", "db-1.internal:7490", "db-1.internal:7491"),
+        attach_to_json,
+        lambda data: attach_from_json("db1.main@db-1.internal", data, "a node"),
+    ),
+    in_bytes(
+        "running/settings-advertises",
+        parsed().model_copy(
+            update={
+                "publisher": parsed().publisher.model_copy(
+                    update={"attach_advertise": "db-1.internal", "markers": "zookeeper"}
                 )
             }
         ),

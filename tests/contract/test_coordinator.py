@@ -29,6 +29,7 @@ from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.coordination.memory import MemoryCoordinator, MemoryWorld
 from wormhole.coordination.port import (
     TERMS_KEPT,
+    AttachPoint,
     CandidateInfo,
     ConfigChange,
     Contact,
@@ -410,6 +411,17 @@ async def test_tokens_are_seen_and_changed_only_on_what_was_seen(any_form: Coord
     assert refused.value.code == "config-changed"
     await any_form.set_tokens("cache", (second,), (first, second))
     assert await soon(watch) == (second,)
+
+
+async def test_subscribers_that_dial_find_what_their_application_has(any_form: Coordinator) -> None:
+    first = AttachPoint("db1", "main@host1", "127.0.0.1:7490", "127.0.0.1:7491")
+    second = AttachPoint("db2", "main@host1")
+    entries = [await any_form.register_attach("cache", point) for point in (second, first)]
+    other = await any_form.register_attach("other", second)
+    assert await any_form.attach_points("cache") == (first, second)
+    for one in (*entries, other):
+        await one.close()
+    assert await any_form.attach_points("cache") == ()
 
 
 async def test_the_history_gives_the_newest_first(any_form: Coordinator) -> None:

@@ -112,6 +112,8 @@ class Access:
                 publisher, own = "r", "rw"
             case ["flows", *_]:  # with the epochs that were given
                 publisher, own = "cdrw", "r"
+            case ["attach", *_]:
+                publisher, own = "cdrw", "r"
             case ["tokens"]:
                 publisher, own = "r", ""
             case _:

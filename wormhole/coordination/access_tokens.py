@@ -16,7 +16,7 @@ from typing import Final
 
 from wormhole.model.errors import UsageError
 
-__all__ = ["LONGEST_TOKEN", "MOST_VALID", "AccessToken", "find", "new_token", "with_token"]
+__all__ = ["LONGEST_TOKEN", "MOST_VALID", "AccessToken", "find", "hash_of", "new_token", "with_token"]
 
 MOST_VALID: Final = 2
 LONGEST_TOKEN: Final = 100
@@ -47,12 +47,12 @@ class AccessToken:
 def new_token(created: float, expires: float) -> tuple[str, AccessToken]:
     """A token, and what is stored of it."""
     text = _PREFIX + secrets.token_urlsafe(_BYTES)
-    return text, AccessToken(_hash(text), created, expires)
+    return text, AccessToken(hash_of(text), created, expires)
 
 
 def find(tokens: Collection[AccessToken], text: str) -> AccessToken | None:
     """The one of ``tokens`` that ``text`` is, expired or not. Takes the same time whatever of them resembles it."""
-    wanted, found = _hash(text), None
+    wanted, found = hash_of(text), None
     for token in tokens:
         if hmac.compare_digest(token.hash.encode(), wanted.encode()):
             found = token
@@ -74,5 +74,6 @@ def with_token(tokens: Collection[AccessToken], added: AccessToken, application:
     return (*valid, added)
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """What is stored of the token ``text``."""
     return hashlib.sha256(text.encode()).hexdigest()

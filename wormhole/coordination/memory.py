@@ -18,6 +18,7 @@ from wormhole.coordination.differences import changed
 from wormhole.coordination.memory_claim import MemoryClaim, MemoryLog
 from wormhole.coordination.port import (
     HISTORY_KEPT,
+    AttachPoint,
     CandidateEntry,
     CandidateInfo,
     ConfigChange,
@@ -54,7 +55,7 @@ from wormhole.model.problem import Problem
 __all__ = ["MemoryCoordinator", "MemoryWorld"]
 
 _T = TypeVar("_T")
-_Info = SubscriberInfo | PublisherInfo | MonitorInfo | CandidateInfo
+_Info = AttachPoint | SubscriberInfo | PublisherInfo | MonitorInfo | CandidateInfo
 _Registered = TypeVar("_Registered", SubscriberInfo, PublisherInfo, MonitorInfo)
 
 
@@ -216,6 +217,15 @@ class MemoryCoordinator:
         if isinstance(other, PublisherInfo):
             raise log_taken(info, f"process {other.pid} on {other.host}")
         return self._announce(key, info)
+
+    async def register_attach(self, application: str, point: AttachPoint) -> Registration:
+        self._need_contact()
+        return self._announce(("attach", application, point.log, point.name), point)
+
+    async def attach_points(self, application: str) -> tuple[AttachPoint, ...]:
+        self._need_contact()
+        entries = sorted(self.world.entries.items())
+        return tuple(point for key, point in entries if key[1] == application and isinstance(point, AttachPoint))
 
     @property
     def problems(self) -> Mapping[str, ConfigError]:

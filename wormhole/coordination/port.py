@@ -18,6 +18,7 @@ __all__ = [
     "HISTORY_KEPT",
     "TERMS_KEPT",
     "WEIGHTS",
+    "AttachPoint",
     "CandidateEntry",
     "CandidateInfo",
     "ConfigChange",
@@ -85,6 +86,20 @@ class PublisherInfo:
     address: str
     started: float
     owner: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class AttachPoint:
+    """A live publisher, or one that stands by, for the subscribers of an application that dial.
+
+    ``name``: of its copy and host. ``address``: where they dial; ``token_address``: where those dial that have a token
+    and no certificate. Empty: no address is known that other hosts can dial.
+    """
+
+    log: str
+    name: str
+    address: str = ""
+    token_address: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -398,6 +413,14 @@ class Coordinator(Protocol):
 
         Raises :class:`~wormhole.model.errors.Retryable` when another live publisher serves the same log.
         """
+
+    async def register_attach(self, application: str, point: AttachPoint) -> Registration:
+        """Announce where subscribers of the application dial this publisher. An entry of the same log and name was left
+        by a killed predecessor, and is replaced.
+        """
+
+    async def attach_points(self, application: str) -> tuple[AttachPoint, ...]:
+        """Where subscribers of the application may dial, by log and name."""
 
     @property
     def problems(self) -> Mapping[str, ConfigError]:

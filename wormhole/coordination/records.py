@@ -17,6 +17,7 @@ from wormhole.coordination.access_tokens import AccessToken
 from wormhole.coordination.port import (
     TERMS_KEPT,
     WEIGHTS,
+    AttachPoint,
     CandidateInfo,
     FlowRecord,
     HistoryEntry,
@@ -47,6 +48,8 @@ from wormhole.model.record import (
 __all__ = [
     "Paths",
     "TermRecord",
+    "attach_from_json",
+    "attach_to_json",
     "candidate_from_json",
     "candidate_to_json",
     "flow_from_json",
@@ -147,6 +150,10 @@ class Paths:
 
     def tokens(self, application: str) -> str:
         return f"{self.application(application)}/tokens"
+
+    def attach(self, application: str) -> str:
+        """The folder of the publishers that subscribers of the application may dial: a node LOG.COPY@HOST for each."""
+        return f"{self.application(application)}/attach"
 
     def markers(self, application: str) -> str:
         return f"{self.application(application)}/markers"
@@ -250,6 +257,11 @@ class _PublisherNode(StoredRecord):
     started: Time = 0.0
     owner: Text = ""
     """A node of an earlier release has none."""
+
+
+class _AttachNode(StoredRecord):
+    address: _AddressUnlessHidden
+    token_address: _AddressUnlessHidden
 
 
 class _OwnerNode(_PublisherNode):
@@ -471,3 +483,14 @@ def tokens_from_json(data: bytes, where: str) -> tuple[AccessToken, ...]:
         return ()
     found = _TokensNode.read(data, where, "delete it, and make new tokens: `wormholectl tokens create`")
     return tuple(AccessToken(**token.fields()) for token in found.tokens)
+
+
+def attach_to_json(point: AttachPoint) -> bytes:
+    """The node of a publisher that subscribers may dial; log, copy and host are in its name."""
+    return dumped(_AttachNode.fields_of(point))
+
+
+def attach_from_json(name: str, data: bytes, where: str) -> AttachPoint:
+    """Inverse of :func:`attach_to_json`. Raises :class:`~wormhole.model.errors.ConfigError` that names the node."""
+    log, _, publisher = name.partition(".")
+    return AttachPoint(log, publisher, **_AttachNode.read(data, where).fields())

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from wormhole.config import ApplicationConfig
 from wormhole.coordination.port import (
+    AttachPoint,
     CandidateInfo,
     HistoryEntry,
     LogGroup,
@@ -25,6 +26,7 @@ __all__ = [
     "TAKEN_AGAIN",
     "all_loopback",
     "as_seen_by_others",
+    "attach_taken",
     "candidate_taken",
     "changed_meanwhile",
     "check_subscriber",
@@ -123,6 +125,15 @@ def log_taken(info: PublisherInfo, by: str) -> Retryable:
 def who(owner: PublisherInfo | Term) -> str:
     """An owner of a log, in words."""
     return f"process {owner.pid} on {owner.host}, of the copy {owner.copy}"
+
+
+def attach_taken(point: AttachPoint, by: str) -> Retryable:
+    """The error if another live publisher of the log has the same name."""
+    return Retryable(
+        f"subscribers find another live publisher {point.name} of the log {point.log}: {by}",
+        hint="one publisher of a log on each host is enough, stop the other one",
+        code="already-running",
+    )
 
 
 def candidate_taken(group: LogGroup, info: CandidateInfo, by: str) -> Retryable:

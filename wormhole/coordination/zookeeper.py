@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -32,6 +33,7 @@ from wormhole.coordination.log_claim import ZooKeeperClaim, ensure_below_logs, w
 from wormhole.coordination.log_owners import LogOwnersReader
 from wormhole.coordination.nodes import Nodes, Watcher
 from wormhole.coordination.port import (
+    AttachPoint,
     CandidateEntry,
     CandidateInfo,
     ConfigChange,
@@ -51,6 +53,8 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.records import (
     Paths,
+    attach_from_json,
+    attach_to_json,
     candidate_from_json,
     candidate_to_json,
     flow_from_json,
@@ -70,6 +74,7 @@ from wormhole.coordination.records import (
 from wormhole.coordination.rules import (
     all_loopback,
     as_seen_by_others,
+    attach_taken,
     candidate_taken,
     check_subscriber,
     host_taken,
@@ -80,6 +85,7 @@ from wormhole.coordination.rules import (
     subscriber_taken,
     tokens_changed,
 )
+from wormhole.host.tls import is_loopback
 from wormhole.model.errors import ConfigError, CoordinationLost, WormholeError
 from wormhole.model.problem import Problem
 
@@ -223,6 +229,22 @@ class ZooKeeperCoordinator:
             return is_predecessor(publisher_from_json(*place, data, path), info)
 
         return await self._announce(path, publisher_to_json(shown), lambda by: log_taken(info, by), left_over)
+
+    async def register_attach(self, application: str, point: AttachPoint) -> Registration:
+        given = {"address": point.address, "token_address": point.token_address}
+        hidden = {name: "" for name, at in given.items() if at and is_loopback(at) and not self._on_loopback}
+        data = attach_to_json(replace(point, **hidden))
+        path = f"{self._paths.attach(application)}/{point.log}.{point.name}"
+        return await self._announce(path, data, lambda by: attach_taken(point, by), lambda data: True)
+
+    async def attach_points(self, application: str) -> tuple[AttachPoint, ...]:
+        folder = self._paths.attach(application)
+
+        async def one(name: str) -> AttachPoint | None:
+            path = f"{folder}/{name}"
+            return await self._nodes.record(path, lambda data: attach_from_json(name, data, path), _MADE_AGAIN)
+
+        return tuple(await self._nodes.each(await self._nodes.children(folder), one))
 
     async def publishers(self) -> tuple[PublisherInfo, ...]:
         places = [

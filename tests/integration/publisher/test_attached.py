@@ -16,13 +16,16 @@ from publisher.publisher import Publisher
 from publisher.push import attach_service
 from publisher.push.attach_service import AttachService
 from subscriber_sdk import Datamarker, Running, Subscriber, Update, serve
+from subscriber_sdk.server import dialler
 from tests.integration.publisher.conftest import World
 from tests.support.certificates import Authority
 from tests.support.clocks import FAST, fast_clock
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
+from tests.support.ports import free_port
 from wormhole.config import TlsFiles
 from wormhole.coordination.access_tokens import AccessToken, new_token
+from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import LogGroup
 from wormhole.host.trust import Trust
 from wormhole.model.errors import ConfigError
@@ -270,6 +273,47 @@ async def test_a_standby_follows_which_applications_there_are(world: World, capl
         await eventually(lambda: [stream.connected for stream in standby.assigner.streams()] == [True], "it is back")
 
 
+# --- publishers that are found
+
+
+@pytest.fixture
+async def coordinator(world: World) -> AsyncIterator[MemoryCoordinator]:
+    """The subscriber's client of coordination."""
+    client = MemoryCoordinator(world.coordination)
+    await client.start()
+    yield client
+    await client.stop()
+
+
+async def test_publishers_are_found_with_those_that_stand_by(
+    world: World, coordinator: MemoryCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialler, "_LOOK_S", 0.01)
+    world.application()
+    world.commit("a")
+    recorder = Recorder()
+    async with (
+        serve(recorder, application="app", coordinator=coordinator, id="s1") as running,
+        AsyncExitStack() as ends,
+    ):
+        assert running.address == ""
+        for host in ("alpha", "beta"):
+            world.candidate = candidate(host, 0)
+            world.settings["attach_listen"] = f"127.0.0.1:{free_port()}"
+            publisher = await ends.enter_async_context(world.publisher())
+            await eventually(lambda publisher=publisher: is_connected(publisher), f"{host} is dialled")  # type: ignore[misc]
+        await eventually(lambda: recorder.acked, "the owner delivers")
+        assert len(await coordinator.attach_points("app")) == 2
+        world.application(connect="subscriber")
+        entries = world.coordination.entries
+        await eventually(lambda: not any(key[0] == "attach" for key in entries), "they announce nothing any more")
+    assert recorder.keys == [b"a"]
+
+
+def is_connected(publisher: Publisher) -> bool:
+    return any(stream.connected for stream in publisher.assigner.streams())
+
+
 # --- tokens
 
 
@@ -296,6 +340,7 @@ async def at_token_address(publisher: Publisher) -> str:
 
 async def test_a_token_is_enough_and_its_successor_goes_on_without_a_pause(world: World, by_token: str) -> None:
     (first, kept), (second, other) = new_token(0.0, 0.0), new_token(0.0, 0.0)
+    world.settings |= {"grace_period": 2.0, "handler_timeout": 2.0}
     give(world, kept)
     recorder, again = Recorder(), Recorder()
     async with world.publisher() as publisher:

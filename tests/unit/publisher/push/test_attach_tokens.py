@@ -101,6 +101,12 @@ async def test_a_host_with_a_proven_token_keeps_it_while_another_process_of_it_g
     assert desk.accepts(TEXT, host="10.0.0.9")
 
 
+async def test_a_wrong_token_that_is_offered_again_is_one_guess(desk: Desk) -> None:
+    for _ in range(20):
+        assert "no such token" in desk.offer("wormhole_revoked", host="10.0.0.9")
+    assert desk.accepts(TEXT, host="10.0.0.9")
+
+
 async def test_an_expired_token_is_no_guess(desk: Desk) -> None:
     desk.clock.now = 2000.0
     for _ in range(20):

@@ -106,7 +106,7 @@ def test_a_token_takes_the_place_of_a_certificate_and_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("given", "names"),
     [
-        ({"token": "wormhole_secret"}, "dial"),
+        ({"token": "wormhole_secret", "coordinator": "", "listen": "127.0.0.1:7000"}, "dial"),
         ({"tls": "ca.pem", "publishers": "db1", "dial": "db-1:7491"}, "certificate"),
         ({"token": "wormhole_secret\n", "dial": "db-1:7491"}, "token"),
         ({"token": b"wormhole_secret", "dial": "db-1:7491"}, "token"),

@@ -37,6 +37,8 @@ EVERY_PLACE = {
     PATHS.flows("cache"): {"pub": "cdrw", "sub-cache": "r"},
     PATHS.flow("cache", "db1"): {"pub": "cdrw", "sub-cache": "r"},
     PATHS.tokens("cache"): {"pub": "r"},
+    PATHS.attach("cache"): {"pub": "cdrw", "sub-cache": "r"},
+    f"{PATHS.attach('cache')}/db1.main@db-7": {"pub": "cdrw", "sub-cache": "r"},
     PATHS.marker("cache", "db1"): {"pub": "cdrw"},
     PATHS.delivery_counts("cache", "db1"): {"pub": "cdrw"},
     "/wormhole/applications/cache/dead_letters/db1/1/parcel": {"pub": "cdrw"},
