@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from wormhole.model.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2, update_pb2
 
-__all__ = ["body_of", "column_type", "filled", "frame_of", "kinds", "marker_of", "row_of", "value_of"]
+__all__ = ["body_of", "filled", "frame_of", "marker_of", "value_of"]
 
 _MARKERS: Final = frozenset({"marker", "resume", "have"})
 
@@ -55,11 +55,6 @@ def _key(given: Any) -> update_pb2.RowKey:
     return update_pb2.RowKey(values=[*map(value_of, _listed(given))])
 
 
-def kinds(frame: type[Message]) -> frozenset[str]:
-    """The kinds of a frame."""
-    return frozenset(field.name for field in frame.DESCRIPTOR.oneofs_by_name["kind"].fields)
-
-
 def frame_of(kind: str, given: Mapping[str, Any]) -> push_pb2.PublisherFrame:
     """The publisher's frame of ``kind`` with these fields."""
     frame = push_pb2.PublisherFrame()
@@ -83,13 +78,13 @@ def value_of(given: Any) -> update_pb2.Value:
             return ParseDict(dict(given), update_pb2.Value())
 
 
-def column_type(value: update_pb2.Value | None) -> str:
+def _column_type(value: update_pb2.Value | None) -> str:
     """The type of a column that has ``value``; without a content it is ``bytes``."""
     kind = None if value is None else value.WhichOneof("kind")
     return "bytes" if kind in {None, "null", "unavailable"} else str(kind)
 
 
-def row_of(given: Any) -> tuple[Schema, update_pb2.Update, str]:
+def _row_of(given: Any) -> tuple[Schema, update_pb2.Update, str]:
     """An update of a case: its schema, the update, and its mark. A number is an insert of the row with that key."""
     if isinstance(given, int):
         given = {"key": given, "after": {"v": f"v{given}"}}
@@ -105,14 +100,14 @@ def row_of(given: Any) -> tuple[Schema, update_pb2.Update, str]:
             getattr(row, field).extend(value_of(side.get(name, {"unavailable": True})) for name in names)
     columns = [Column(name, _typed(given, name, after, before)) for name in names]
     key_names = ["id"] if len(row.key) == 1 else [f"key{i}" for i in range(1, len(row.key) + 1)]
-    key = [Column(name, column_type(value)) for name, value in zip(key_names, row.key, strict=True)]
+    key = [Column(name, _column_type(value)) for name, value in zip(key_names, row.key, strict=True)]
     return Schema(given.get("table", "t"), tuple(key), tuple(columns)), row, given.get("mark", "MARK_NONE")
 
 
 def _typed(given: Mapping[str, Any], name: str, *rows: Mapping[str, Any] | None) -> str:
     if name in (types := given.get("types", {})):
         return str(types[name])
-    found = [column_type(value_of(row[name])) for row in rows if row is not None and name in row]
+    found = [_column_type(value_of(row[name])) for row in rows if row is not None and name in row]
     return next((type_ for type_ in found if type_ != "bytes"), "bytes")
 
 
@@ -132,7 +127,7 @@ def body_of(
     schemas: dict[int, Schema] = {}
     marks: list[str] = []
     for one in transactions:
-        for schema, row, mark in map(row_of, one.get("updates", [])):
+        for schema, row, mark in map(_row_of, one.get("updates", [])):
             schemas.setdefault(schema.id, schema)
             body.updates.append(row.SerializeToString())
             body.schema_index.append([*schemas].index(schema.id))

@@ -91,7 +91,6 @@ class Ledger:
         self._parts: dict[tuple[int, int], bytes] = {}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         self._of_shard: dict[tuple[str, int], Delivery] = {}
-        self.errors: list[Mapping[str, Any]] = []
 
     # --- the publisher's frames
 
@@ -173,8 +172,6 @@ class Ledger:
         """A line of the client."""
         event, said = line["event"], {name: value for name, value in line.items() if name != "event"}
         if event in {"error", "end"}:
-            if event == "error":
-                self.errors.append(said)
             return
         delivery = self._of_shard.get((said.get("shard", ""), said.get("epoch", 0)))
         if delivery is None:

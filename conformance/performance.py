@@ -63,6 +63,7 @@ class _Stream:
         self.sent_at = 0.0
         self.gathered: list[push_pb2.PublisherFrame] | None = None
         self.said = ""
+        self.waits: Callable[[], str] | None = None
         self.goodbye: push_pb2.Goodbye | None = None
 
 
@@ -118,7 +119,8 @@ class Performance:
             else:
                 await self._send(verb, given, step)
         except Breach as breach:
-            raise Breach(f"step {verb} {given}: {breach}") from breach
+            held_up = [f"; {stream.waits()}" for stream in self._streams.values() if stream.waits is not None]
+            raise Breach(f"step {verb} {given!s:.200}: {breach}{''.join(held_up)}") from breach
 
     # --- what the client does
 
@@ -145,7 +147,9 @@ class Performance:
     async def _listen(self, stream: _Stream) -> None:
         try:
             async for frame in stream.call.frames():
-                await self._until(partial(self._may_come, stream, frame), partial(self._too_early, stream, frame))
+                stream.waits = partial(self._too_early, stream, frame)
+                await self._until(partial(self._may_come, stream, frame), stream.waits)
+                stream.waits = None
                 self._received(stream, frame)
         except Breach as breach:
             self._problem = self._problem or breach
@@ -230,7 +234,9 @@ class Performance:
         """The client opens a stream, at ``dial`` or at the ``second`` address."""
         arrived = self._arrived[at if isinstance(at, str) else "dial"]
         patience = self._patience if self._streams else max(self._start, self._patience)
-        await self._until(lambda: arrived, "it did not dial", patience)
+        await self._until(lambda: any(not call.ended for call in arrived), "it did not dial", patience)
+        while arrived[0].ended:  # it gave this one up before it was taken
+            arrived.popleft()
         stream = _Stream(len(self._streams) + 1, arrived.popleft())
         self._check_metadata(stream.call.metadata)
         self._streams[stream.number] = stream
@@ -426,6 +432,14 @@ class Performance:
         flow = fields.get("flow", 1)
         at = (flow, fields.get("epoch", stream.epochs[flow]))
         await self._until(lambda: stream.progress[at] >= fields["number"], f"no progress up to {fields['number']} came")
+
+    async def _do_resend(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
+        """Steps for a client that no longer holds the updates: it sent Failed(RESEND) in place of an answer."""
+        frames = self._stream(step).frames[1]
+        await self._until(lambda: frames, "neither an answer nor Failed(RESEND) came")
+        if frames[0].WhichOneof("kind") == "failed":
+            await self._do_expect("failed", {"reason": "RESEND"})
+            await self._all(steps)
 
     async def _do_silent(self, flow: int, step: Mapping[str, Any]) -> None:
         """Nothing came of this flow, and no progress over more than ``progress`` batches."""

@@ -77,7 +77,11 @@ async def stage(
         call = Call(requests, context)
         calls.add(call)
         take(call)
-        await call.over()
+        try:
+            await call.over()
+        except asyncio.CancelledError:
+            call.ended = True
+            raise
 
     server = grpc.aio.server(options=_OPTIONS)
     handler: Any = grpc.stream_stream_rpc_method_handler(attach)

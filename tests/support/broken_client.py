@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from subscriber_sdk.work.parking import Parking
 from wormhole.model.values import Value
 from wormhole.wire.body import ParsedBody, parse_body
 from wormhole.wire.v1 import push_pb2
+
+_MUCH = 2000
 
 
 def _after_frames(do: Callable[[Session, str, SubscriberFlow, Any], None]) -> None:
@@ -30,16 +32,25 @@ def _after_frames(do: Callable[[Session, str, SubscriberFlow, Any], None]) -> No
 
 
 def acks_too_early() -> None:
+    """In cases with a handler that hangs: elsewhere it is chance whether the datamarker comes before a failure."""
+    begin, acting = python.Case.__init__, False
+
+    def begins(self: python.Case, case: Mapping[str, Any], say: Callable[..., None]) -> None:
+        nonlocal acting
+        begin(self, case, say)
+        acting = any(do["do"] == "hang" for do in case.get("handler", {}).values())
+
     def ack(session: Session, kind: str, flow: SubscriberFlow, given: Any) -> None:
-        if kind == "datamarker":
+        if acting and kind == "datamarker":
             session._out.add(ack=push_pb2.Ack(flow=flow.number, epoch=flow.epoch, marker=given.marker))
 
+    python.Case.__init__ = begins  # type: ignore[method-assign]
     _after_frames(ack)
 
 
 def returns_credit_too_early() -> None:
     def progress(session: Session, kind: str, flow: SubscriberFlow, given: Any) -> None:
-        if kind == "batch":
+        if kind == "batch" and flow.in_flight > _MUCH:
             session._out.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, number=given.number))
 
     _after_frames(progress)
@@ -64,7 +75,8 @@ def reorders() -> None:
 
     def swapped(data: bytes) -> ParsedBody:
         body = parse(data)
-        return replace(body, updates=tuple(reversed(body.updates))) if len(body.schema_ids) == 1 else body
+        several = len(body.tx_number) > 1 and len(body.schema_ids) == 1
+        return replace(body, updates=tuple(reversed(body.updates))) if several else body
 
     flow_worker.parse_body = swapped  # type: ignore[attr-defined]
 
@@ -75,7 +87,8 @@ def counts_as_parked_at_once() -> None:
     async def parks(self: Parking, update: Any, error: Exception | None) -> bool:
         parked = asyncio.ensure_future(park(self, update, error))
         await asyncio.sleep(0)
-        self.answered(update.id, "")
+        if error is not None:
+            self.answered(update.id, "")
         return await parked
 
     Parking.park = parks  # type: ignore[method-assign]

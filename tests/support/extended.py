@@ -69,6 +69,8 @@ EXTENDED: Final = (
     "tests/property/test_states_and_observers.py",
     "tests/unit/spark_replay/export/test_exporter.py",
     "tests/unit/spark_replay/test_selected.py::test_asked_of_files_and_rows_is_the_same_as_asked_of_everything",
+    # Every case of the conformance kit, and every fault that it has to find.
+    "tests/conformance/test_faults.py",
     # Damage at every place, kill -9 at every step, and growth.
     "tests/fuzz/test_fuzz_short.py",
     "tests/hostile/test_hostile_log.py",
