@@ -35,6 +35,7 @@ EXTENDED: Final = (
     "tests/integration/test_relay_repair.py",
     "tests/system/test_failover_diverged.py",
     "tests/system/test_go_client.py",
+    "tests/system/test_observed.py",
     "tests/system/test_owners.py::test_a_second_publisher_with_a_copy_of_the_state_folder_continues",
     "tests/system/test_owners.py::test_an_older_state_folder_is_put_back",
     "tests/system/test_postgres_catch_up.py",
