@@ -148,6 +148,19 @@ test("updates of a parked row are parked from its place on, and skipped ones are
   assert.deepEqual(recorder.calls, ["db1:1:0.", "marker 1/1/3"]);
 });
 
+test("an update whose parking was not answered is not acknowledged when the shard goes", async () => {
+  const key = { table: "users", values: [int(7)] };
+  const first = { position: { incarnation: 1, file: 1n, offset: 1n }, transaction: "db1:1", index: 0 };
+  const publisher = new Publisher();
+  const value = { flow: 1, epoch: 1n, application: "app", shard: "s", marker: markerAt(0), parked: [{ key, first }] };
+  publisher.send(hello, schema, { case: "assign", value });
+  await publisher.answer("accepted");
+  publisher.send(batch(1, body(1, [7])), marker(1));
+  await publisher.answer("park");
+  publisher.send(revoke());
+  assert.equal((await publisher.answer("released")).marker, undefined);
+});
+
 test("a kept datamarker is where delivery begins, unless the shard was moved since", async () => {
   const have = datamarkerAt({ incarnation: 1, file: 1n, offset: 50n });
   const accepted = async (kept: object, more: object): Promise<string | undefined> => {

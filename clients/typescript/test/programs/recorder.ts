@@ -18,8 +18,9 @@ interface Given {
 const given = JSON.parse(process.argv[2] ?? "") as Given;
 const log = openSync(given.log, "a");
 
+/** The time is that of the machine, by which lines of several processes are compared. */
 function write(kind: string, { shard, epoch }: Pick<Flow, "shard" | "epoch">, ...fields: unknown[]): void {
-  writeSync(log, `${[kind, performance.now() / 1000, shard, epoch, ...fields].map(String).join("\t")}\n`);
+  writeSync(log, `${[kind, Number(process.hrtime.bigint()) / 1e9, shard, epoch, ...fields].map(String).join("\t")}\n`);
 }
 
 function hex(bytes: unknown): string {
