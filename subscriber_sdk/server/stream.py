@@ -21,6 +21,7 @@ from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
 from wormhole.model.errors import ProtocolError
 from wormhole.model.problem import Problem
+from wormhole.push.refusal import refusal_of, why_unreachable
 from wormhole.wire.problems import code_of_goodbye
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ class PublisherStream:
                 if not connection.closed:
                     connection.receive(data, time())
         except grpc.RpcError as error:
-            return f"the connection broke: {error!r}"
+            status, problem = refusal_of(error)  # its repr has several lines
+            return f"the connection broke: {why_unreachable(problem.text) or status}"
         return "the publisher ended the stream"
 
     async def _write(self, write: Callable[[bytes], Any]) -> None:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
@@ -25,6 +26,18 @@ RATE = 100.0 if "WORMHOLE_ROUNDS" in os.environ else 40.0
 
 Say = Callable[[str], None]
 Running = Callable[[Plan], AbstractContextManager[Ensemble]]
+
+
+DIALLED = "static, local markers, dialled by subscribers"
+
+
+def dialling() -> Plan:
+    """The subscribers dial the publisher."""
+    address = f"127.0.0.1:{free_port()}"
+    dial = {"options": {"dial": [address]}}
+    pair = Application({"pair-1": dial, "pair-2": {"callback": "batch", **dial}}, dials=True)
+    publisher = f'attach_listen = "{address}"'
+    return Plan({"pair": pair}, zookeeper=False, shard_by="{ hash = 4 }", publisher=publisher)
 
 
 def applications(database: str = "") -> dict[str, Application]:
@@ -55,6 +68,7 @@ PLANS = {
     ),
     "mysql, static, local markers": lambda: Plan(applications("shop."), datastore="mysql", zookeeper=False),
     "postgres, static, local markers": lambda: Plan(applications("shop."), datastore="postgres", zookeeper=False),
+    DIALLED: dialling,
 }
 KINDS = {
     "zookeeper, local markers": ["publisher+subscriber", "moved", "publisher", "subscriber", "zookeeper", "writer", "zookeeper+publisher"],  # noqa: E501
@@ -63,6 +77,7 @@ KINDS = {
     "mariadb, zookeeper, zookeeper markers, hash shards": ["publisher+database", "database", "writer+subscriber+database", "database twice", "database+zookeeper"],  # noqa: E501
     "mysql, static, local markers": ["database+publisher", "database", "writer+database", "subscriber+database", "database twice"],  # noqa: E501
     "postgres, static, local markers": ["publisher+database", "database", "subscriber+publisher", "writer+database", "database twice", "publisher twice"],  # noqa: E501
+    DIALLED: ["publisher+subscriber", "subscriber", "publisher twice", "moved", "publisher", "writer"],
 }  # fmt: skip
 
 
@@ -135,7 +150,7 @@ class Round:
         self.ensemble.tell("go")
 
 
-WEIGHTS = (7, 7, 6, 3, 3, 4)
+WEIGHTS = (7, 7, 6, 3, 3, 4, 6)
 """How many of 30 rounds each plan gets: a database server takes seconds to come back.
 
 The first kinds of a plan come first."""
@@ -155,19 +170,30 @@ LONG = {"static, local markers", "mysql, static, local markers"}
     [
         pytest.param(index, name, id=name.replace(", ", "-"), marks=[pytest.mark.soak] * (name in LONG))
         for index, name in enumerate(PLANS)
+        if name != DIALLED
     ],
 )
 def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> None:
+    kills(index, name, share(index), running, say)
+
+
+def test_nothing_is_lost_when_subscribers_dial(running: Running, say: Say) -> None:
+    index = list(PLANS).index(DIALLED)
+    kills(index, DIALLED, max(2, share(index)), running, say)
+
+
+def kills(index: int, name: str, rounds: int, running: Running, say: Say) -> None:
+    """So many rounds of a plan."""
     seed = f"{SEED}/{index}"
     plan = PLANS[name]()
     plan.seed, plan.rate = seed, RATE
     order = random.Random(seed)
     kinds = KINDS[name][1::-1]
-    say(f"\nkill -9, {share(index)} rounds, {name}, seed {seed}")
+    say(f"\nkill -9, {rounds} rounds, {name}, seed {seed}")
     with running(plan) as ensemble:
         ensemble.tell("go")
         ensemble.await_all()
-        for number in range(share(index)):
+        for number in range(rounds):
             if not kinds:
                 kinds = order.sample(KINDS[name], len(KINDS[name]))
             kind = kinds.pop()
@@ -192,7 +218,7 @@ def test_nothing_is_lost(index: int, name: str, running: Running, say: Say) -> N
             say(f"  {late} updates came to a subscriber whose shard had moved; its epoch told")
         for member in ensemble.members.values():
             # One that was started this moment, with no shard yet, would not hear the signal.
-            member.await_output("listens at")
+            member.await_output("dials" if plan.applications[member.application].dials else "listens at")
             assert member.stop() == 0, member.tail()
         assert ensemble.publisher.stop() == 0, ensemble.publisher.tail()
         ensemble.gather()

@@ -15,7 +15,7 @@ from publisher.flows.candidacy import Candidate
 from publisher.publisher import Publisher
 from publisher.push import attach_service
 from publisher.push.attach_service import AttachService
-from subscriber_sdk import Datamarker, Running, Subscriber, Update, serve
+from subscriber_sdk import Datamarker, NoticeKind, Running, ShardNotice, Subscriber, Update, serve
 from subscriber_sdk.server import dialler
 from tests.integration.publisher.conftest import World
 from tests.support.certificates import Authority
@@ -115,6 +115,28 @@ async def test_another_process_with_the_id_is_refused_until_the_first_is_gone(
         world.commit("b")
         await eventually(lambda: first.keys == [b"a", b"b"], "the first one goes on")
     assert second.keys == []
+
+
+async def test_the_cause_of_a_lost_connection_is_one_line(world: World) -> None:
+    causes: list[str] = []
+
+    class Told(Recorder):
+        async def on_shard_notice(self, notice: ShardNotice) -> None:
+            if notice.kind is NoticeKind.REVOKED:
+                causes.append(notice.cause)
+
+    world.application()
+    told = Told()
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        host, _, port = publisher.listener.address.rpartition(":")
+        with FaultProxy(host, int(port)) as proxy:
+            async with attached(f"{proxy.host}:{proxy.port}", told):
+                world.commit("a")
+                await eventually(lambda: told.acked, "the datamarker")
+                await asyncio.to_thread(proxy.cut)
+                await eventually(lambda: causes, "it is told")
+    assert [cause.splitlines() for cause in causes] == [[cause] for cause in causes]
 
 
 async def test_a_handler_of_a_lost_process_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
