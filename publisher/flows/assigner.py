@@ -438,11 +438,17 @@ class Assigner:
 
     def _dialled_anew(self, name: str, former: SubscriberStream | None, stream: SubscriberStream) -> None:
         """The stream of a restarted subscriber may have led to its new process before that process was registered. So a
-        handler of one of the stream's flows may run there.
+        handler of one of the stream's flows may run there. Where another side dials now, the former process may run
+        still.
         """
         for flow in self.flows.values():
-            if former is not None and flow.holding.lost_from is former:
+            if former is None or flow.holding.lost_from is not former:
+                continue
+            if bool(former.info.address) == bool(stream.info.address):
                 flow.holding.was_at(name, stream, process=stream.info.process)
+            else:
+                until = self._clock.monotonic() + self._timeouts.grace + self._timeouts.handler
+                flow.holding.was_at(name, None, until, process=former.info.process)
 
     def _end(self, app: _Application, name: str) -> None:
         """Hang up for good; :meth:`close` waits for what is still under way then."""

@@ -213,8 +213,8 @@ SIMULATED_FAULTS: Final[list[Fault]] = [
     _fault(
         "restarted-subscriber-not-waited-for",
         _ASSIGNER,
-        "            if former is not None and flow.holding.lost_from is former:\n",
-        "            if former is None and flow.holding.lost_from is former:\n",
+        "            if former is None or flow.holding.lost_from is not former:\n",
+        "            if former is None or flow.holding.lost_from is former:\n",
         "a shard has one handler at a time",
     ),
 ]
@@ -287,6 +287,13 @@ ATTACH_FAULTS: Final[list[Fault]] = [
         "            if holder is not None and holder.stream.info.process != holding.process:\n",
         "            if holder is None and holding.process:\n",
         "a new owner of a log waits for the process that had a flow, and not for its id",
+    ),
+    _fault(
+        "former-side-not-waited-for",
+        _ASSIGNER,
+        "            if bool(former.info.address) == bool(stream.info.address):\n",
+        "            if former is not stream:\n",
+        "a process that is dialled is waited for where another one of its id dials",
     ),
 ]
 

@@ -24,6 +24,8 @@ QUICK = ("epoch-not-raised-in-the-store", "given-up-without-the-owners-entry")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""
 UNANSWERED_MOVES = (1809, 2280, 2384)
 """Schedules with moves in which the marker store makes a move, and the publisher does not get its answer."""
+CHANGED_SIDES = (1523, 1861)
+"""Schedules in which a process is dialled and another one of its id dials."""
 QUICK_MOVES = ("kept-datamarker-of-a-former-move", "move-adopted-again")
 
 
@@ -63,6 +65,12 @@ def test_schedules_with_subscribers_that_dial(moves: tuple[str, ...]) -> None:
 def test_a_move_takes_effect_whose_answer_was_lost(seed: int) -> None:
     ran = simulate("--moves", str(seed))
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
+
+
+def test_the_former_process_is_waited_for_where_the_other_side_dials_now() -> None:
+    for seed in CHANGED_SIDES:
+        ran = simulate("--attach", f"{seed}-{seed}")
+        assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
 
 
 def test_a_seed_means_the_same_every_time() -> None:
