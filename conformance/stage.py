@@ -22,9 +22,6 @@ _OPTIONS: Final = [
 ]
 
 
-_SPARE: Final = "wormhole-spare"
-
-
 class Call:
     """One stream that the client opened. ``on_frame`` and ``on_end`` are set by who takes it."""
 
@@ -79,8 +76,7 @@ async def stage(
             await context.abort(grpc.StatusCode[refusal["status"]], "refused by the case", trailing_metadata=code)
         call = Call(requests, context)
         calls.add(call)
-        if _SPARE not in call.metadata:  # no case forwards a mass replay
-            take(call)
+        take(call)
         try:
             await call.over()
         except asyncio.CancelledError:

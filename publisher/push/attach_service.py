@@ -27,7 +27,7 @@ from wormhole.host.socket_table import connection_uid
 from wormhole.host.tls import check_listen, is_loopback
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.problem import NO_PROBLEM
-from wormhole.push.attaching import SERVICE, Attaching
+from wormhole.push.attaching import METHOD, OBSERVE_METHOD, OFFER_METHOD, SERVICE, Attaching
 from wormhole.push.refusal import refusal_metadata
 from wormhole.wire.bounds import MOST_MESSAGE_BYTES
 
@@ -94,7 +94,23 @@ class AttachService:
         self._observers = observers
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """The method: one stream."""
+        """The method of a subscriber: its stream."""
+        await self._admit(requests, context, self.attached.attach)
+
+    async def offer(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """The method by which an attached subscriber offers a stream for the task of a mass replay."""
+        await self._admit(requests, context, self.attached.offer)
+
+    async def observe(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        """The method of somebody who looks at what an application receives."""
+        await self._admit(requests, context, self._observers.observe)
+
+    async def _admit(
+        self,
+        requests: AsyncIterator[bytes],
+        context: Any,
+        serve: Callable[[Attaching, AttachedLine], Awaitable[None]],
+    ) -> None:
         try:
             who = Attaching.from_metadata(context.invocation_metadata() or ())
             peer = unquote(context.peer())
@@ -107,10 +123,7 @@ class AttachService:
                     await asyncio.to_thread(self._check_user, peer)
             self._check_application(who)
             until_refused = partial(self._until_refused, who.application, certificate, token)
-            if who.observes:
-                await self._observers.observe(who, context.write, until_refused)
-                return
-            await self.attached.attach(who, AttachedLine(requests, context.write, peer, certificate, until_refused))
+            await serve(who, AttachedLine(requests, context.write, peer, certificate, until_refused))
         except WormholeError as error:
             self.refused[error.code] += 1
             refused = grpc.StatusCode.INVALID_ARGUMENT
@@ -246,8 +259,11 @@ class AttachListener:
         listen, token_listen = service.settings.attach_listen, service.settings.token_listen
         check_listen(listen, trust, service.insecure, setting=_SETTING)
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_STREAMS)
-        handler: Any = grpc.stream_stream_rpc_method_handler(service.attach)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Attach": handler}),))
+        methods = {METHOD: service.attach, OFFER_METHOD: service.offer, OBSERVE_METHOD: service.observe}
+        handlers: Any = {
+            method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(serve) for method, serve in methods.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         address, token_address = _at(listen, await add_port(server, listen, trust, setting=_SETTING)), ""
         if token_listen is not None and trust is not None:
             port = await add_port(server, token_listen, trust, setting=_SECOND_SETTING, demand=False)

@@ -143,9 +143,6 @@ class AttachedSubscribers:
 
         Raises :class:`~wormhole.model.errors.Retryable` while another process has its id.
         """
-        if who.spare:
-            await self._offer(who, line)
-            return
         key = who.application, who.subscriber
         known = self._known.get(key)
         if known is None or known.instance != who.instance:
@@ -165,7 +162,7 @@ class AttachedSubscribers:
                 known.fresh.clear()
                 self.changed(who.application)
 
-    async def _offer(self, who: Attaching, line: AttachedLine) -> None:
+    async def offer(self, who: Attaching, line: AttachedLine) -> None:
         """Keep the line for the task of a mass replay. Returns when it is closed."""
         known = self._known.get((who.application, who.subscriber))
         if known is None or known.instance != who.instance or known.line is None:

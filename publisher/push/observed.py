@@ -14,11 +14,12 @@ from typing import Final
 from caravan.buffer import ChangeBuffer
 from caravan.fleet import Fleet
 from caravan.flow import CaravanFlow, Piece
+from publisher.push.attached import AttachedLine
 from publisher.push.messages import Messages
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
 from wormhole.host.waiting import wait_at_most
-from wormhole.model.errors import Retryable, StreamBroken, WormholeError
+from wormhole.model.errors import ProtocolError, Retryable, StreamBroken, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.push.attaching import Attaching
 from wormhole.push.session import PushFlow, PushSession
@@ -56,15 +57,12 @@ class Observers:
         for event in self._advanced:
             event.set()
 
-    async def observe(
-        self,
-        who: Attaching,
-        write: Callable[[bytes], Awaitable[object]],
-        until_refused: Callable[[], Awaitable[WormholeError]],
-    ) -> None:
+    async def observe(self, who: Attaching, line: AttachedLine) -> None:
         """Send what the application receives from now on, for ``who.observes`` seconds. Raises
         :class:`~wormhole.model.errors.WormholeError` when it cannot begin, or has to end before.
         """
+        if not who.observes:
+            raise ProtocolError("metadata wormhole-observe is missing: for how many seconds")
         wanted = self._wanted(who.application)
         if wanted is None or self._fleet.lead is None or not self._may_send():
             raise Retryable(
@@ -80,14 +78,13 @@ class Observers:
         observation = _Observation(hello, wanted, self._fleet, self._clock)
         event = asyncio.Event()
         self._advanced.add(event)
-        sending = asyncio.create_task(self._send(observation, event, write))
-        refused = asyncio.ensure_future(until_refused())
+        sending = asyncio.create_task(self._send(observation, event, line.write))
+        refused = asyncio.ensure_future(line.until_refused())
         try:
             await asyncio.wait([sending, refused], timeout=who.observes, return_when=asyncio.FIRST_COMPLETED)
-            if refused.done():
-                raise refused.result()
-            if sending.done():
-                sending.result()
+            for one in (refused, sending):
+                if one.done():
+                    one.result()
         finally:
             self._advanced.discard(event)
             for task in (sending, refused):

@@ -11,7 +11,6 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -24,7 +23,7 @@ from wormhole.host.tls import is_loopback, open_trust, target_options
 from wormhole.model.errors import ConfigError, StreamBroken, WormholeError
 from wormhole.model.problem import Problem
 from wormhole.model.requirements import need
-from wormhole.push.attaching import METHOD, Attaching
+from wormhole.push.attaching import METHOD, OFFER_METHOD, Attaching
 from wormhole.push.redial import Redial
 from wormhole.push.refusal import refusal_of, why_unreachable
 
@@ -140,13 +139,13 @@ class PublisherDialler:
 
     async def _take_replays(self, channel: grpc.aio.Channel, address: str, certificate: Certificate | None) -> None:
         """Always offer the publisher one more stream, to which it forwards what the task of a mass replay pushes."""
-        metadata = replace(self._attaching, spare=True).to_metadata()
+        metadata = self._attaching.to_metadata()
         redial, running = Redial(), set[asyncio.Task[None]]()
         try:
             while True:
                 wait = redial.wait_s(lasted_s=0.0, acked=False, refused=False, left=False)
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # it is refused until this process is attached
-                call: Any = channel.stream_stream(METHOD)(metadata=metadata)
+                call: Any = channel.stream_stream(OFFER_METHOD)(metadata=metadata)
                 messages = aiter(call)
                 try:
                     first = await anext(messages)

@@ -10,16 +10,17 @@ from wormhole.coordination.access_tokens import LONGEST_TOKEN
 from wormhole.coordination.port import WEIGHTS
 from wormhole.model.errors import ProtocolError
 
-__all__ = ["LONGEST_OBSERVED_S", "METHOD", "SERVICE", "Attaching"]
+__all__ = ["LONGEST_OBSERVED_S", "METHOD", "OBSERVE_METHOD", "OFFER_METHOD", "SERVICE", "Attaching"]
 
 SERVICE: Final = "wormhole.wire.v1.Publisher"
 METHOD: Final = f"/{SERVICE}/Attach"
+OFFER_METHOD: Final = f"/{SERVICE}/OfferReplay"
+OBSERVE_METHOD: Final = f"/{SERVICE}/Observe"
 
 _LONGEST: Final = 255
 _NAMES: Final = ("wormhole-application-bin", "wormhole-subscriber-bin", "wormhole-instance")
 _WEIGHT: Final = "wormhole-weight"
 _PROOF: Final = "wormhole-token"
-_SPARE: Final = "wormhole-spare"
 _OBSERVE: Final = "wormhole-observe"
 LONGEST_OBSERVED_S: Final = 86_400.0
 
@@ -29,9 +30,8 @@ class Attaching:
     """A subscriber that dials: its application, its id, its process, and its share of the shards.
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
-    another one with the same id. ``token``: what proves the application; empty: none. ``spare``: the call offers one
-    more stream of a process that is attached, for the task of a mass replay. ``observes``: it is no subscriber, and
-    looks at what the application receives for so many seconds.
+    another one with the same id. ``token``: what proves the application; empty: none. ``observes``: how many
+    seconds somebody who is no subscriber looks at what the application receives.
     """
 
     application: str
@@ -39,7 +39,6 @@ class Attaching:
     instance: str
     weight: float = 1.0
     token: str = field(default="", repr=False)
-    spare: bool = False
     observes: float = 0.0
 
     def to_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
@@ -51,14 +50,13 @@ class Attaching:
             (instance, self.instance),
             (_WEIGHT, repr(self.weight)),
             *([(_PROOF, self.token)] if self.token else []),
-            *(((_SPARE, "1"),) if self.spare else ()),
             *([(_OBSERVE, repr(self.observes))] if self.observes else []),
         )
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
         """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
-        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _SPARE, _OBSERVE}}
+        given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _OBSERVE}}
         texts = []
         for name in _NAMES:
             value = given.get(name, b"")
@@ -75,7 +73,7 @@ class Attaching:
         if len(token) > LONGEST_TOKEN:
             raise ProtocolError(f"metadata {_PROOF}: a text of at most {LONGEST_TOKEN} characters is expected")
         application, subscriber, instance = texts
-        return cls(application, subscriber, instance, weight, token, given.get(_SPARE) == "1", observes)
+        return cls(application, subscriber, instance, weight, token, observes)
 
 
 def _number(given: dict[str, Any], name: str, default: float, bounds: tuple[float, float]) -> float:

@@ -14,7 +14,7 @@ from subscriber_sdk.server.dialler import publisher_channel, refusal
 from wormhole.host.tls import open_trust
 from wormhole.model.errors import StreamBroken, UsageError
 from wormhole.model.schema import Schema
-from wormhole.push.attaching import METHOD, Attaching
+from wormhole.push.attaching import OBSERVE_METHOD, Attaching
 from wormhole.wire.body import parse_body
 from wormhole.wire.bounds import MOST_FRAME_BYTES
 from wormhole.wire.update import Batch, Update
@@ -83,7 +83,7 @@ async def observe(address: str, who: Attaching, trust: Trust | None, name: str, 
                 code="certificate-refused",
             )
         frames, silence_s = ObservedFrames(), _HELLO_S
-        call: Any = channel.stream_stream(METHOD)(metadata=who.to_metadata())
+        call: Any = channel.stream_stream(OBSERVE_METHOD)(metadata=who.to_metadata())
         try:
             while True:
                 async with asyncio.timeout(silence_s):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from publisher.publisher import Publisher
+from publisher.push.attached import AttachedLine
 from publisher.wiring import operated
 from tests.integration.publisher.conftest import World
 from tests.integration.publisher.test_attached import KEY, Recorder, attached
@@ -152,13 +153,17 @@ async def test_one_that_does_not_read_is_ended_at_its_place(world: World) -> Non
             shown.extend(frames.updates(message))
             await reads.wait()
 
+        async def silent() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
         async def never_refused() -> WormholeError:
             await asyncio.Event().wait()
             raise AssertionError
 
         observers = publisher.listener.service._observers
         who = Attaching("app", "ann", "x", observes=600.0)
-        watching = asyncio.create_task(observers.observe(who, write, never_refused))
+        watching = asyncio.create_task(observers.observe(who, AttachedLine(silent(), write, "", None, never_refused)))
         await eventually(lambda: frames.hello, "it has begun")
         world.commit("b")
         await eventually(lambda: shown, "it is shown")

@@ -3926,9 +3926,11 @@ const file_wormhole_wire_v1_push_proto_rawDesc = "" +
 	"\rVERIFY_REPAIR\x10\x022a\n" +
 	"\n" +
 	"Subscriber\x12S\n" +
-	"\x04Push\x12\".wormhole.wire.v1.PublisherMessage\x1a#.wormhole.wire.v1.SubscriberMessage(\x010\x012b\n" +
+	"\x04Push\x12\".wormhole.wire.v1.PublisherMessage\x1a#.wormhole.wire.v1.SubscriberMessage(\x010\x012\x96\x02\n" +
 	"\tPublisher\x12U\n" +
-	"\x06Attach\x12#.wormhole.wire.v1.SubscriberMessage\x1a\".wormhole.wire.v1.PublisherMessage(\x010\x01b\x06proto3"
+	"\x06Attach\x12#.wormhole.wire.v1.SubscriberMessage\x1a\".wormhole.wire.v1.PublisherMessage(\x010\x01\x12Z\n" +
+	"\vOfferReplay\x12#.wormhole.wire.v1.SubscriberMessage\x1a\".wormhole.wire.v1.PublisherMessage(\x010\x01\x12V\n" +
+	"\aObserve\x12#.wormhole.wire.v1.SubscriberMessage\x1a\".wormhole.wire.v1.PublisherMessage(\x010\x01b\x06proto3"
 
 var (
 	file_wormhole_wire_v1_push_proto_rawDescOnce sync.Once
@@ -4052,10 +4054,14 @@ var file_wormhole_wire_v1_push_proto_depIdxs = []int32{
 	40, // 59: wormhole.wire.v1.Datamarker.anchor:type_name -> wormhole.wire.v1.Anchor
 	6,  // 60: wormhole.wire.v1.Subscriber.Push:input_type -> wormhole.wire.v1.PublisherMessage
 	7,  // 61: wormhole.wire.v1.Publisher.Attach:input_type -> wormhole.wire.v1.SubscriberMessage
-	7,  // 62: wormhole.wire.v1.Subscriber.Push:output_type -> wormhole.wire.v1.SubscriberMessage
-	6,  // 63: wormhole.wire.v1.Publisher.Attach:output_type -> wormhole.wire.v1.PublisherMessage
-	62, // [62:64] is the sub-list for method output_type
-	60, // [60:62] is the sub-list for method input_type
+	7,  // 62: wormhole.wire.v1.Publisher.OfferReplay:input_type -> wormhole.wire.v1.SubscriberMessage
+	7,  // 63: wormhole.wire.v1.Publisher.Observe:input_type -> wormhole.wire.v1.SubscriberMessage
+	7,  // 64: wormhole.wire.v1.Subscriber.Push:output_type -> wormhole.wire.v1.SubscriberMessage
+	6,  // 65: wormhole.wire.v1.Publisher.Attach:output_type -> wormhole.wire.v1.PublisherMessage
+	6,  // 66: wormhole.wire.v1.Publisher.OfferReplay:output_type -> wormhole.wire.v1.PublisherMessage
+	6,  // 67: wormhole.wire.v1.Publisher.Observe:output_type -> wormhole.wire.v1.PublisherMessage
+	64, // [64:68] is the sub-list for method output_type
+	60, // [60:64] is the sub-list for method input_type
 	60, // [60:60] is the sub-list for extension type_name
 	60, // [60:60] is the sub-list for extension extendee
 	0,  // [0:60] is the sub-list for field type_name

@@ -121,7 +121,9 @@ var Subscriber_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Publisher_Attach_FullMethodName = "/wormhole.wire.v1.Publisher/Attach"
+	Publisher_Attach_FullMethodName      = "/wormhole.wire.v1.Publisher/Attach"
+	Publisher_OfferReplay_FullMethodName = "/wormhole.wire.v1.Publisher/OfferReplay"
+	Publisher_Observe_FullMethodName     = "/wormhole.wire.v1.Publisher/Observe"
 )
 
 // PublisherClient is the client API for Publisher service.
@@ -131,6 +133,10 @@ const (
 // For subscribers that publishers cannot reach.
 type PublisherClient interface {
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage], error)
+	// One more stream of an attached subscriber, to which the publisher passes on what the task of a mass replay pushes.
+	OfferReplay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage], error)
+	// What an application receives, for a client that is not its subscriber.
+	Observe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage], error)
 }
 
 type publisherClient struct {
@@ -154,6 +160,32 @@ func (c *publisherClient) Attach(ctx context.Context, opts ...grpc.CallOption) (
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Publisher_AttachClient = grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage]
 
+func (c *publisherClient) OfferReplay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Publisher_ServiceDesc.Streams[1], Publisher_OfferReplay_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SubscriberMessage, PublisherMessage]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Publisher_OfferReplayClient = grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage]
+
+func (c *publisherClient) Observe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Publisher_ServiceDesc.Streams[2], Publisher_Observe_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SubscriberMessage, PublisherMessage]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Publisher_ObserveClient = grpc.BidiStreamingClient[SubscriberMessage, PublisherMessage]
+
 // PublisherServer is the server API for Publisher service.
 // All implementations must embed UnimplementedPublisherServer
 // for forward compatibility.
@@ -161,6 +193,10 @@ type Publisher_AttachClient = grpc.BidiStreamingClient[SubscriberMessage, Publis
 // For subscribers that publishers cannot reach.
 type PublisherServer interface {
 	Attach(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error
+	// One more stream of an attached subscriber, to which the publisher passes on what the task of a mass replay pushes.
+	OfferReplay(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error
+	// What an application receives, for a client that is not its subscriber.
+	Observe(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error
 	mustEmbedUnimplementedPublisherServer()
 }
 
@@ -173,6 +209,12 @@ type UnimplementedPublisherServer struct{}
 
 func (UnimplementedPublisherServer) Attach(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedPublisherServer) OfferReplay(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error {
+	return status.Error(codes.Unimplemented, "method OfferReplay not implemented")
+}
+func (UnimplementedPublisherServer) Observe(grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]) error {
+	return status.Error(codes.Unimplemented, "method Observe not implemented")
 }
 func (UnimplementedPublisherServer) mustEmbedUnimplementedPublisherServer() {}
 func (UnimplementedPublisherServer) testEmbeddedByValue()                   {}
@@ -202,6 +244,20 @@ func _Publisher_Attach_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Publisher_AttachServer = grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]
 
+func _Publisher_OfferReplay_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PublisherServer).OfferReplay(&grpc.GenericServerStream[SubscriberMessage, PublisherMessage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Publisher_OfferReplayServer = grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]
+
+func _Publisher_Observe_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PublisherServer).Observe(&grpc.GenericServerStream[SubscriberMessage, PublisherMessage]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Publisher_ObserveServer = grpc.BidiStreamingServer[SubscriberMessage, PublisherMessage]
+
 // Publisher_ServiceDesc is the grpc.ServiceDesc for Publisher service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -213,6 +269,18 @@ var Publisher_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Attach",
 			Handler:       _Publisher_Attach_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "OfferReplay",
+			Handler:       _Publisher_OfferReplay_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Observe",
+			Handler:       _Publisher_Observe_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},
