@@ -26,7 +26,7 @@ from wormhole.model.values import Op
 from wormhole.ports.dead_letters import open_parcel
 from wormhole.push.session import MAX_VERSION
 from wormhole.wire.markers import marker_from_message
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.v1 import push_pb2, update_pb2
 
 LOG = ("shop", "main", "db1")
 FLOW = ("cache", "db1")
@@ -90,6 +90,13 @@ class Handler(Subscriber):
             self.values.append(update.after)
 
 
+def without_later_fields(body: bytes) -> bytes:
+    """The body as a receiver of before reads it: `ended` came later."""
+    message = update_pb2.BatchBody.FromString(body)
+    message.ClearField("ended")
+    return message.SerializeToString()
+
+
 async def test_a_subscriber_takes_what_a_publisher_of_before_sends(recording: Recording) -> None:
     handler = Handler()
     (assign,) = recording.sent("assign")
@@ -102,7 +109,9 @@ async def test_a_subscriber_takes_what_a_publisher_of_before_sends(recording: Re
         expected.life = accepted.life  # a number of the process's own
         assert accepted == expected
         await publisher.send(*(one for one in recording.publisher if one.WhichOneof("kind") in {"schema", "batch"}))
-        assert [await publisher.next("park")] == recording.answered("park")
+        park, expected_park = (await publisher.next("park")).park, recording.answered("park")[0].park
+        park.body = without_later_fields(park.body)
+        assert park == expected_park
         await publisher.send(*recording.sent("parked"))
         await publisher.send(*recording.sent("datamarker"))
         ack = (await publisher.next("ack")).ack

@@ -95,6 +95,7 @@ def test_for_programs_the_publisher_is_named_beside_its_status(capsys: pytest.Ca
             "problems": [],
             "end_unknown": None,
             "relay": None,
+            "attach": None,
             "flows": 2,
             "caravans": 1,
             "subscribers": 1,
