@@ -1,8 +1,8 @@
 """`make test`: the suite as built. `make extended`: what it leaves out (tests/support/extended.py). `make coverage`:
 the suite, and which branches it takes.
 
-The suite tests both forms of each hot module, each with the compiled forms of the others. Branches are counted in the
-interpreted form, since compiled code cannot be measured, and also in the processes that a test starts.
+The suite tests both forms of each hot module, together with the same form of the hot modules beside it. Branches are
+counted in the interpreted form, since compiled code cannot be measured, and also in the processes that a test starts.
 
 It uses six processes on the two cores of CI: many tests wait for servers, sessions and timeouts. Which runs what is
 decided in tests/support/one_jvm.py.

@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from importlib.machinery import ExtensionFileLoader
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,16 +29,37 @@ def forms() -> list[str]:
 def interpreted(name: str) -> ModuleType:
     """The module ``name`` loaded from its ``.py``, whatever is compiled beside it; not put into ``sys.modules``.
 
-    Its dependencies are the imported ones, so that both forms raise the same error classes.
+    The hot modules of its folder that it imports are loaded so too, because they were divided from it. Its other
+    dependencies are the imported ones, so that both forms raise the same error classes.
     """
-    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
-    importlib.import_module(name.rpartition(".")[0])
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    package = importlib.import_module(name.rpartition(".")[0])
+    finder = _Sources(
+        {one: source for source in hot_sources() if (one := name_of(source)).startswith(f"{package.__name__}.")}
+    )
+    finder.sources[name] = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    present = {one: sys.modules.pop(one) for one in finder.sources if one in sys.modules}
+    attributes = {one: getattr(package, one.rpartition(".")[2], None) for one in finder.sources}
+    sys.meta_path.insert(0, finder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+        for one, attribute in attributes.items():
+            sys.modules.pop(one, None)
+            if attribute is not None:
+                setattr(package, one.rpartition(".")[2], attribute)
+        sys.modules.update(present)
+
+
+class _Sources(MetaPathFinder):
+    """Finds the ``.py`` of these modules, by name."""
+
+    def __init__(self, sources: dict[str, Path]) -> None:
+        self.sources = sources
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        source = self.sources.get(fullname)
+        return None if source is None else importlib.util.spec_from_file_location(fullname, source)
 
 
 def compiled(name: str) -> ModuleType:
