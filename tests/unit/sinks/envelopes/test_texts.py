@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,8 +19,11 @@ from sinks.envelopes.wormhole import WormholeEnvelope
 from subscriber_sdk import UNAVAILABLE, Update, Value
 from subscriber_sdk.testing import Change, update
 from tests.support.envelopes import COMMITTED_US, updates_of
+from tests.support.hot import hot_module
 from wormhole.formats.json_values import listed_as_json, row_as_json, time_as_json, value_as_json
 from wormhole.model.values import NAN, Op
+
+texts = hot_module("sinks.envelopes.texts")
 
 dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -82,6 +86,16 @@ def plain(value: Value) -> Any:
 
 def plain_row(values: Mapping[str, Value]) -> dict[str, Any]:
     return {name: plain(value) for name, value in values.items() if value is not UNAVAILABLE}
+
+
+@given(row=rows, key=st.none() | st.lists(scalars, max_size=2))
+def test_texts_are_what_the_encoder_writes(
+    texts: ModuleType, row: Mapping[str, Value] | None, key: list[Value]
+) -> None:
+    assert texts.row_text(row) == dump(row_as_json(row))
+    assert texts.list_text(key) == dump(listed_as_json(key))
+    parts = None if row is None else {name: texts.value_text(value) for name, value in row.items()}
+    assert texts.object_of(parts) == texts.row_text(row)
 
 
 @given(st.lists(changes(), min_size=1, max_size=3), st.sampled_from([COMMITTED_US, 0]))
