@@ -34,8 +34,12 @@ class Call:
         """Whether the client ended it."""
 
     async def send(self, data: bytes) -> None:
-        """One message."""
-        await self._context.write(data)
+        """One message. A client that ended the stream does not get it, and the case finds what is missing."""
+        try:
+            await self._context.write(data)
+        except (grpc.RpcError, grpc.aio.BaseError):
+            self.ended = True
+            self._over.set()
 
     async def frames(self) -> AsyncIterator[push_pb2.SubscriberFrame]:
         """The client's frames, until it ends the stream."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
+import grpc.aio
 
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
@@ -60,7 +61,7 @@ class AttachedLine:
         """Send a message."""
         try:
             await self._write(message)
-        except (grpc.RpcError, asyncio.InvalidStateError, RuntimeError) as error:
+        except (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError, RuntimeError) as error:
             raise StreamBroken(f"the connection from {self.peer} ended", hint=_AGAIN) from error
 
     async def open(self) -> AttachedLine:
