@@ -140,11 +140,12 @@ def configuration(
     log: str = "",
     publisher: str = "",
     app: str = "",
+    attach: str = "",
 ) -> Path:
     """A configuration without ZooKeeper: one application per port.
 
     ``log``: the log's keys, else the store in ``folder`` is tailed. ``publisher``, ``app``: further keys of the
-    publisher and of each application.
+    publisher and of each application. ``attach``: where subscribers dial the publisher; empty: it dials them.
     """
     text = [
         "version = 1",
@@ -153,6 +154,7 @@ def configuration(
         "[publisher]",
         f'state_dir = "{folder}/state"',
         publisher,
+        f'attach_listen = "{attach}"' if attach else "",
         "[datasets.bench.copies.main.logs.db]",
         log or f'source = "rocksdb://{folder}/store"',
     ]
@@ -160,7 +162,10 @@ def configuration(
         text += [f"[applications.app{number}]", 'dataset = "bench"', f'start = "{start}"', app]
         where = (filters or {}).get(number)
         text += [f"where = '{where}'"] if where else []
-        text += [f"[applications.app{number}.subscribers]", f's = "127.0.0.1:{port}"']
+        if attach:
+            text += ['connect = "publisher"']
+        else:
+            text += [f"[applications.app{number}.subscribers]", f's = "127.0.0.1:{port}"']
     path = folder / "bench.toml"
     path.write_text("\n".join(text))
     return path
@@ -186,12 +191,15 @@ def filled_store(count: int, size: int, per_batch: int) -> Iterator[Path]:
             yield folder
 
 
-def throughput(folder: Path, mode: str, count: int, size: int, profile: Path | None = None) -> Throughput:
-    """One subscriber receives a log that was written beforehand."""
+def throughput(
+    folder: Path, mode: str, count: int, size: int, profile: Path | None = None, *, dials: bool = False
+) -> Throughput:
+    """One subscriber receives a log that was written beforehand. ``dials``: it dials the publisher."""
     shutil.rmtree(folder / "state", ignore_errors=True)
     ports = free_ports(1)
-    config = configuration(folder, ports, "earliest")
-    words = ("--mode", mode, "--counts", str(count), "--ports", str(ports[0]))
+    attach = f"127.0.0.1:{ports[0]}" if dials else ""
+    config = configuration(folder, ports, "earliest", attach=attach)
+    words = ("--mode", mode, "--counts", str(count), "--ports", str(ports[0]), "--dial", attach)
     with program("benchmarks.subscriber", *words) as subscriber:
         line(subscriber)
         with program("benchmarks.publisher", str(config), profile=profile) as publisher:

@@ -124,9 +124,9 @@ def _await_flows(port: int, count: int) -> None:
     raise BenchmarkError(f"not all of {count} flows travel after {_STARTED_S:g} s")
 
 
-def latency(load: Load, profile: Path | None = None) -> Latency:
+def latency(load: Load, profile: Path | None = None, *, dials: bool = False) -> Latency:
     """Open loop: a write is due at its time whether or not earlier ones were late. ``profile``: where the publisher's
-    flame graph goes.
+    flame graph goes. ``dials``: the subscribers dial the publisher.
 
     All subscribers live in one process, so that the machine's cores are not shared with as many interpreters.
     """
@@ -134,14 +134,17 @@ def latency(load: Load, profile: Path | None = None) -> Latency:
         store = (f"{folder}/store", "--rate", f"{load.rate}", "--seconds", f"{load.seconds}", "--size", f"{load.size}")
         writer = stack.enter_context(program("benchmarks.store", *store))
         line(writer)
-        *ports, http = free_ports(load.applications + load.filtered + 1)
+        *ports, http, attached = free_ports(load.applications + load.filtered + 2)
+        attach = f"127.0.0.1:{attached}" if dials else ""
         filters = {load.applications + k: f"hash(key) % 20 == {k}" for k in range(load.filtered)}
-        config = configuration(folder, ports, "latest", filters, publisher=f'http_listen = "127.0.0.1:{http}"')
+        page = f'http_listen = "127.0.0.1:{http}"'
+        config = configuration(folder, ports, "latest", filters, publisher=page, attach=attach)
         count = int(load.rate * load.seconds)
         kept = Counter(zlib.crc32(key_of(i)) % 20 for i in range(count))
         counts = [count] * load.applications + [kept[k] for k in range(load.filtered)]
         words = ("--mode", "latency", "--counts", ",".join(map(str, counts)), "--ports", ",".join(map(str, ports)))
-        subscriber = stack.enter_context(program("benchmarks.subscriber", *words))
+        where = ("--dial", attach)
+        subscriber = stack.enter_context(program("benchmarks.subscriber", *words, *where))
         line(subscriber)
         publisher = stack.enter_context(program("benchmarks.publisher", str(config), profile=profile))
         _await_flows(http, len(ports))

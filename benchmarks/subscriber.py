@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
@@ -133,6 +133,7 @@ async def main() -> None:
     parser.add_argument("--mode", choices=_KINDS, required=True)
     parser.add_argument("--counts", required=True, help="updates to wait for, one number per port or one for all")
     parser.add_argument("--ports", required=True, help="one application per port: app0, app1 ...")
+    parser.add_argument("--dial", default="", help="the publisher's address; empty: it dials the ports")
     parser.add_argument("--first", type=int, default=0, help="number of the first application")
     arguments = parser.parse_args()
     counters = []
@@ -142,14 +143,12 @@ async def main() -> None:
             counter = Counter(int(counts[index % len(counts)]), arguments.mode == "latency")
             counters.append(counter)
             listen = f"127.0.0.1:{port}"
+            where: dict[str, Any] = {"listen": listen, "advertise": listen}
+            if arguments.dial:
+                where = {"dial": [arguments.dial]}
+            application = f"app{arguments.first + index}"
             await stack.enter_async_context(
-                serve(
-                    _KINDS[arguments.mode](counter),
-                    application=f"app{arguments.first + index}",
-                    id="s",
-                    listen=listen,
-                    advertise=listen,
-                )
+                serve(_KINDS[arguments.mode](counter), application=application, id="s", **where)
             )
         print("ready", flush=True)
         for counter in counters:
