@@ -514,7 +514,7 @@ class Performance:
             for queue in stream.frames.values():
                 left = [frame for frame in queue if frame.WhichOneof("kind") not in {"released", "goodbye", "ack"}]
                 if left:
-                    raise Breach(f"nobody expected: {left}".replace("\n", " "))
+                    raise Breach(f"not expected by the case: {left}".replace("\n", " "))
 
 
 def _left(stream: _Stream) -> bool:

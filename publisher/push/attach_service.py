@@ -102,7 +102,7 @@ class AttachService:
         await self._admit(requests, context, self.attached.offer)
 
     async def observe(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """The method of somebody who looks at what an application receives."""
+        """The method of a client that looks at what an application receives."""
         await self._admit(requests, context, self._observers.observe)
 
     async def _admit(

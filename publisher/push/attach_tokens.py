@@ -39,7 +39,7 @@ class AttachTokens:
     """The tokens of the applications that are followed; ``watch`` is that of the coordinator.
 
     Each host may offer ten different texts a minute that are no token. From then on, for as long as a minute is not
-    over, it is refused unless its token admitted somebody from there before: a balancer, or a host with many users, is
+    over, it is refused unless its token admitted a client from there before: a balancer, or a host with many users, is
     not locked out by one of them, and not by many that dial again with a token that was revoked.
     """
 

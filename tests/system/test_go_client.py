@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import subprocess
-import time
 import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -121,7 +120,7 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
         ensemble.await_all()
         for number in range(ROUNDS):
             chance = random.Random(f"{plan.seed}/{number}")
-            _kill(ensemble, VICTIMS[number % len(VICTIMS)], chance)
+            ensemble.kill_and_start(VICTIMS[number % len(VICTIMS)], chance)
             ensemble.await_all()
             figures = ensemble.figures()["pair"]
             say(f"  round {number} seed {plan.seed}/{number}: updates {figures.updates}, repeated {figures.duplicates}")
@@ -134,14 +133,3 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
         ensemble.gather()
         ensemble.check()
         assert all(checker.reached() for checker in ensemble.checkers.values())
-
-
-def _kill(ensemble: Ensemble, victims: str, chance: random.Random) -> None:
-    """``kill -9`` at a moment of the seed, and start again."""
-    for victim in victims.split("+"):
-        time.sleep(chance.uniform(0.0, 1.2))
-        name = chance.choice(sorted(ensemble.members))
-        process = ensemble.publisher if victim == "publisher" else ensemble.members[name]
-        process.kill()
-        time.sleep(chance.uniform(0.0, 0.8))
-        process.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
         ensemble.tell("go")
         ensemble.await_all()
         for number in range(ROUNDS):
-            _kill(ensemble, VICTIMS[number % len(VICTIMS)], random.Random(f"{plan.seed}/{number}"))
+            ensemble.kill_and_start(VICTIMS[number % len(VICTIMS)], random.Random(f"{plan.seed}/{number}"))
             ensemble.await_all()
             figures = ensemble.figures()["pair"]
             say(f"  round {number} seed {plan.seed}/{number}: updates {figures.updates}, repeated {figures.duplicates}")
@@ -69,14 +68,3 @@ def test_nothing_is_lost_when_its_subscribers_are_killed(
         ensemble.gather()
         ensemble.check()
         assert all(checker.reached() for checker in ensemble.checkers.values())
-
-
-def _kill(ensemble: Ensemble, victims: str, chance: random.Random) -> None:
-    """``kill -9`` at a moment of the seed, and start again."""
-    for victim in victims.split("+"):
-        time.sleep(chance.uniform(0.0, 1.2))
-        name = chance.choice(sorted(ensemble.members))
-        process = ensemble.publisher if victim == "publisher" else ensemble.members[name]
-        process.kill()
-        time.sleep(chance.uniform(0.0, 0.8))
-        process.start()

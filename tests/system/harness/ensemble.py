@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +158,18 @@ class Ensemble:
         return self.writer.tell(command)
 
     # -- what arrived
+
+    def kill_and_start(self, victims: str, chance: random.Random) -> None:
+        """``kill -9`` of each of ``victims`` ("publisher" or "subscriber", joined by "+") at a moment of the seed, and
+        its start.
+        """
+        for victim in victims.split("+"):
+            time.sleep(chance.uniform(0.0, 1.2))
+            name = chance.choice(sorted(self.members))
+            process = self.publisher if victim == "publisher" else self.members[name]
+            process.kill()
+            time.sleep(chance.uniform(0.0, 0.8))
+            process.start()
 
     def gather(self) -> None:
         """Read what was logged since the last time and check it. The writer must be alive."""
