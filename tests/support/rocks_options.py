@@ -111,6 +111,8 @@ class Life:
             options["wal_recovery_mode"] = "kPointInTimeRecovery"
         if options.get("allow_mmap_writes") == "true":
             options["allow_fallocate"] = "true"  # RocksDB ends with SIGBUS without
+        if options.get("enable_pipelined_write") == options.get("two_write_queues") == "true":
+            options["enable_pipelined_write"] = "false"  # RocksDB opens with both, and refuses each write
         options["enforce_single_del_contracts"] = "false"
         if rng.random() < 0.2:
             options["wal_dir"] = str(self._folder / "wal")
