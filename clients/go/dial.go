@@ -29,15 +29,17 @@ const (
 	firstRedial   = 50 * time.Millisecond
 	longestRedial = 5 * time.Second
 	steady        = 10 * time.Second // after which a connection counts as one that works
+	keepAddress   = 30 * time.Second // how long an address belongs to the publisher that was connected there last
 	dialTimeout   = 10 * time.Second
 )
 
 // keepConnected has one connection after the other to an address, until this process leaves.
 func (c *client) keepConnected(ctx context.Context, address string) {
 	failures, said := 0, ""
+	var at met
 	for c.stopping.Err() == nil {
 		began := time.Now()
-		accepted, err := c.connect(ctx, address)
+		accepted, err := c.connect(ctx, address, &at)
 		if accepted && time.Since(began) >= steady {
 			failures = 0
 		}
@@ -60,8 +62,29 @@ func (c *client) keepConnected(ctx context.Context, address string) {
 	}
 }
 
+// met is the publisher that was connected at an address, and until when. Behind a balancer of several publishers
+// another one may answer, and the shards of the first would be served by none.
+type met struct {
+	publisher string // empty: none was, or it stopped
+	until     time.Time
+}
+
+func (m *met) expected() string {
+	if time.Since(m.until) >= keepAddress {
+		return ""
+	}
+	return m.publisher
+}
+
+func (m *met) ended(s *session) {
+	m.publisher, m.until = withoutProcess(s.peer.name), time.Now()
+	if s.left {
+		m.publisher = ""
+	}
+}
+
 // connect has one connection. It returns whether the publisher was accepted, and why the connection ended.
-func (c *client) connect(ctx context.Context, address string) (accepted bool, err error) {
+func (c *client) connect(ctx context.Context, address string, at *met) (accepted bool, err error) {
 	transport := insecure.NewCredentials()
 	var shown certificateNames
 	if c.options.TLS != nil {
@@ -97,12 +120,14 @@ func (c *client) connect(ctx context.Context, address string) (accepted bool, er
 	if err != nil {
 		return false, c.refusalOf(address, err, nil)
 	}
-	s := openStream(c, call, cancel, address, shown.get())
+	s := openStream(c, call, cancel, address, at.expected(), shown.get())
 	if !untilOpen() || !c.add(s) {
 		return false, nil
 	}
 	defer c.remove(s)
-	accepted, err = s.run()
+	if accepted, err = s.run(); accepted {
+		at.ended(s.session)
+	}
 	return accepted, c.refusalOf(address, err, call.Trailer())
 }
 
@@ -123,7 +148,8 @@ func (c *client) withMetadata(ctx context.Context) (context.Context, error) {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(pairs...)), nil
 }
 
-// RefusedError is why a publisher cannot be used. It is dialled again, because that may pass.
+// RefusedError is why a publisher cannot be used: it refused this process, or was refused. It is dialled again, because
+// that may pass.
 type RefusedError struct {
 	Address string
 	Code    string // of the publisher's problem, or the status of gRPC in lower case, such as unavailable
@@ -143,6 +169,11 @@ func (e *RefusedError) Error() string {
 func (c *client) refusalOf(address string, err error, trailer metadata.MD) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
+	}
+	var ours *RefusedError
+	if errors.As(err, &ours) {
+		ours.Address = address
+		return ours
 	}
 	s := status.Convert(err)
 	refused := &RefusedError{Address: address, Code: statusName(s.Code()), Message: shortened(s.Message())}
@@ -169,7 +200,7 @@ func statusName(code codes.Code) string {
 	return name.String()
 }
 
-// notifyRefused calls the handler if the publisher, and not the network, refused this process.
+// notifyRefused calls the handler if the publisher refused this process, or was refused. The network is not meant.
 func (c *client) notifyRefused(err error) {
 	var refused *RefusedError
 	handler, ok := c.handler.(RefusedHandler)

@@ -30,10 +30,10 @@ type (
 
 	// welcomed says that the publisher was accepted.
 	welcomed struct{}
-	// closed says that the stream is over. refusal: the publisher may not push here.
+	// closed says that the stream is over.
 	closed struct {
-		cause             string
-		expected, refusal bool
+		cause    string
+		expected bool
 	}
 	// arrived is something for a flow to work on.
 	arrived struct {
@@ -106,6 +106,7 @@ type session struct {
 	maxBody     uint64
 	admits      func(certificate []string, dataset string) error
 	peer        *peer
+	expected    string   // the publisher that was connected at the address a moment ago; empty: any may answer
 	state       *account // memory that stays as long as a stream or a flow
 	large       *account // batches over the credit of their flow
 
@@ -117,6 +118,8 @@ type session struct {
 	out       outbox
 
 	isClosed     bool
+	left         bool          // the publisher ended the stream because it stops
+	refused      *RefusedError // the publisher may not push here
 	beats        uint64
 	heartbeat    time.Duration // 0 before Hello
 	heard, spoke time.Time
@@ -200,7 +203,8 @@ func (s *session) receiveFrame(frame *wirev1.PublisherFrame, events *[]event) er
 	case *wirev1.PublisherFrame_Goodbye:
 		goodbye := kind.Goodbye
 		cause := fmt.Sprintf("publisher said goodbye (%s) %s", goodbye.Reason, shortened(goodbye.Message))
-		*events = append(*events, s.close(cause, goodbye.Reason == wirev1.Goodbye_LEAVING))
+		s.left = goodbye.Reason == wirev1.Goodbye_LEAVING
+		*events = append(*events, s.close(cause, s.left))
 		return nil
 	}
 	name, number, epoch := flowOf(frame)
@@ -310,24 +314,33 @@ func (s *session) receiveHello(hello *wirev1.Hello, events *[]event) error {
 	s.peer.name, s.peer.dataset, s.peer.log, s.peer.owner = hello.Publisher, hello.Dataset, hello.Log, hello.Owner
 	s.peer.mu.Unlock()
 	here := s.application + "/" + s.subscriber
-	refuse := func(reason wirev1.Goodbye_Reason, message, hint string) error {
+	refuse := func(reason wirev1.Goodbye_Reason, code, message, hint string) error {
 		s.goodbye(reason, message, hint)
-		*events = append(*events, closed{cause: message, refusal: true})
+		s.refused = &RefusedError{Code: code, Message: message, Hint: hint}
+		*events = append(*events, closed{cause: message})
 		return nil
 	}
 	if hello.MinVersion > protocolVersion || hello.MaxVersion < protocolVersion {
-		return refuse(wirev1.Goodbye_VERSION,
+		return refuse(wirev1.Goodbye_VERSION, "protocol-broken",
 			fmt.Sprintf("publisher %s speaks protocol versions %d to %d, subscriber %s %d to %d: they have none in common",
 				hello.Publisher, hello.MinVersion, hello.MaxVersion, here, protocolVersion, protocolVersion),
 			"upgrade the older side first (docs/upgrade.md)")
 	}
 	if hello.Application != s.application || (hello.Subscriber != "" && hello.Subscriber != s.subscriber) {
-		return refuse(wirev1.Goodbye_WRONG_ADDRESS,
+		return refuse(wirev1.Goodbye_WRONG_ADDRESS, "address-taken",
 			fmt.Sprintf("%s/%s was meant, this is %s", hello.Application, hello.Subscriber, here),
 			"look for two publishers or two subscribers with one address")
 	}
+	if s.expected != "" && withoutProcess(hello.Publisher) != s.expected {
+		return refuse(wirev1.Goodbye_WRONG_ADDRESS, "address-taken",
+			fmt.Sprintf("publisher %s answers at the address where %s was connected a moment ago: several publishers are "+
+				"behind it, and of these only one would be connected", hello.Publisher, s.expected),
+			"dial each publisher at an address of its own (docs/dialling.md); one that takes the place of another is "+
+				"accepted after half a minute")
+	}
 	if err := s.admits(s.peer.certificate, hello.Dataset); err != nil {
-		return refuse(wirev1.Goodbye_NOT_ALLOWED, err.Error(), "add the certificate's name to Publishers of the subscriber")
+		return refuse(wirev1.Goodbye_NOT_ALLOWED, "certificate-refused", err.Error(),
+			"add the certificate's name to Publishers of the subscriber")
 	}
 	if hello.HeartbeatMs == 0 || hello.HeartbeatMs > 3_600_000 {
 		return fmt.Errorf("hello.heartbeat_ms: %d; 1 to 3600000 is allowed", hello.HeartbeatMs)
@@ -343,6 +356,14 @@ func (s *session) receiveHello(hello *wirev1.Hello, events *[]event) error {
 	}}})
 	*events = append(*events, welcomed{})
 	return nil
+}
+
+// withoutProcess returns the part of Hello.publisher that stays the same when the publisher restarts.
+func withoutProcess(publisher string) string {
+	if colon := strings.LastIndexByte(publisher, ':'); colon > 0 {
+		return publisher[:colon]
+	}
+	return publisher
 }
 
 func (s *session) receiveSchema(frame *wirev1.SchemaFrame) error {

@@ -55,7 +55,10 @@ type stream struct {
 }
 
 // openStream begins a stream on an open call. label: the publisher's address.
-func openStream(c *client, conn grpc.ClientStream, cancel context.CancelFunc, label string, certificate []string) *stream {
+// expected: see [session].
+func openStream(
+	c *client, conn grpc.ClientStream, cancel context.CancelFunc, label, expected string, certificate []string,
+) *stream {
 	s := &stream{
 		client:  c,
 		peer:    &peer{name: label, certificate: certificate, connected: true},
@@ -78,6 +81,7 @@ func openStream(c *client, conn grpc.ClientStream, cancel context.CancelFunc, la
 		maxBody:     2 * uint64(c.options.MaxUpdate),
 		admits:      c.admits,
 		peer:        s.peer,
+		expected:    expected,
 		state:       c.state.open(owner, s.refuse),
 		large:       c.large.open(owner, s.refuse),
 	}, time.Now())
@@ -103,6 +107,9 @@ func (s *stream) run() (welcomed bool, err error) {
 	<-s.read
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.session.refused != nil {
+		return false, s.session.refused
+	}
 	return s.session.heartbeat != 0, s.cause
 }
 

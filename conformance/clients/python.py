@@ -30,6 +30,7 @@ from subscriber_sdk import (
 )
 from subscriber_sdk.backfill import KeyRange, ScanEnd
 from wormhole.model.errors import WormholeError
+from wormhole.model.problem import Problem
 from wormhole.model.values import Value
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
@@ -236,7 +237,7 @@ class _Refusals(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         for given in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(given, WormholeError) and record.levelno == logging.WARNING:
+            if isinstance(given, (WormholeError, Problem)) and record.levelno == logging.WARNING:
                 self._say("error", code=given.code)
 
 

@@ -20,6 +20,7 @@ from publisher.push.attach_tokens import AttachTokens, host_of
 from publisher.push.attached import AttachedLine, AttachedSubscribers
 from publisher.push.observed import Observers
 from wormhole.config import ApplicationConfig, PublisherConfig
+from wormhole.config.fields import split_advertised
 from wormhole.coordination.port import AttachPoint
 from wormhole.host.clock import Clock
 from wormhole.host.listening import add_port
@@ -285,14 +286,15 @@ def attach_point(settings: PublisherConfig, log: str, name: str, *, tls: bool) -
     """What is announced of a publisher with these settings. A port that is not fixed is not known before it listens, so
     it is not announced.
     """
+    named, outside = split_advertised(settings.attach_advertise)
 
-    def shown(listen: str | None) -> str:
+    def shown(listen: str | None, outside: str = "") -> str:
         host, _, port = (listen or "").rpartition(":")
-        host = settings.attach_advertise or host
+        host, port = named or host, outside or port
         return "" if port in {"", "0"} or host in _EVERYWHERE else f"{host}:{port}"
 
-    second = settings.token_listen if tls else settings.attach_listen
-    return AttachPoint(log, name, shown(settings.attach_listen), shown(second))
+    first = shown(settings.attach_listen, outside)
+    return AttachPoint(log, name, first, shown(settings.token_listen) if tls else first)
 
 
 def _at(listen: str, port: int) -> str:

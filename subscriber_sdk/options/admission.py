@@ -15,7 +15,7 @@ from typing import Final
 
 from wormhole.wire.v1 import push_pb2
 
-__all__ = ["Admission", "Refusal", "publisher_entries"]
+__all__ = ["Admission", "Refusal", "publisher_entries", "without_process"]
 
 Refusal = tuple[push_pb2.Goodbye.Reason, str, str]
 """Reason, message and hint of a goodbye."""
@@ -31,13 +31,15 @@ _HINT: Final = (
 class Admission:
     """``publishers``: the option; empty: without TLS, where no name is known.
 
-    ``dataset``: the application's; empty: not known.
+    ``dataset``: the application's; empty: not known. ``expected``: the publisher, :func:`without_process`, that was
+    connected at the dialled address a moment ago; empty: any may answer there.
     """
 
     application: str
     subscriber: str
     publishers: tuple[str, ...] = ()
     dataset: str = ""
+    expected: str = ""
 
     def refuses_hello(self, hello: push_pb2.Hello, versions: tuple[int, int]) -> Refusal | None:
         """Why a publisher that sends ``hello`` is not accepted; ``None`` if it is accepted, unless its dataset is
@@ -57,6 +59,16 @@ class Admission:
         if hello.application != self.application or hello.subscriber not in ("", self.subscriber):
             message = f"{hello.application}/{hello.subscriber} was meant, {self._here} listens here"
             hint = "look for a stale registration, or two subscribers with one `advertise` address"
+            return _Goodbye.WRONG_ADDRESS, message, hint
+        if self.expected and without_process(hello.publisher) != self.expected:
+            message = (
+                f"publisher {hello.publisher or '(unnamed)'} answers at the address where {self.expected} was "
+                "connected a moment ago: several publishers are behind it, and of these only one would be connected"
+            )
+            hint = (
+                "dial each publisher at an address of its own (docs/dialling.md); one that takes the place of another "
+                "is accepted after half a minute"
+            )
             return _Goodbye.WRONG_ADDRESS, message, hint
         return None
 
@@ -96,6 +108,11 @@ class Admission:
             f"{self._here} takes it from {_few(self.publishers)}"
         )
         return _Goodbye.NOT_ALLOWED, message, _HINT
+
+
+def without_process(publisher: str) -> str:
+    """The part of ``Hello.publisher`` that stays the same when the publisher restarts."""
+    return publisher.rpartition(":")[0] or publisher
 
 
 def publisher_entries(given: object) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 import grpc.aio
 
+from subscriber_sdk.options.admission import without_process
 from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.server.found_publishers import FoundPublishers
 from subscriber_sdk.server.stream import PublisherStream, Streams
@@ -40,6 +41,7 @@ log = logging.getLogger("subscriber_sdk")
 
 _INSTANCE_BYTES: Final = 16
 _LOOK_S: Final = 5.0  # for publishers that were started
+_KEPT_S: Final = 30.0  # how long an address belongs to the publisher that was connected there last
 
 
 class PublisherDialler:
@@ -61,6 +63,7 @@ class PublisherDialler:
         self._found = found
         self._wanted: Collection[str] = options.dial
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._met: dict[str, tuple[str, float]] = {}  # by address: which publisher was connected, and until when
 
     async def start(self) -> None:
         """Begin to dial. Raises :class:`~wormhole.model.errors.ConfigError` when a TLS file is wrong."""
@@ -114,7 +117,8 @@ class PublisherDialler:
         """
         channel, certificate = await publisher_channel(address, self.trust, self._options.max_frame)
         async with channel:
-            with self._streams.opened(address, _names(certificate)) as stream:
+            expected = self._expected(address)
+            with self._streams.opened(address, _names(certificate), expected=expected) as stream:
                 if stream.connection.closed:  # its certificate is not one of ours, so it learns nothing
                     return False
                 call: Any = channel.stream_stream(METHOD)(metadata=self._attaching.to_metadata())
@@ -125,10 +129,21 @@ class PublisherDialler:
                     replays.cancel()
                     call.cancel()
                     await asyncio.gather(replays, return_exceptions=True)
-                welcomed = stream.connection.session.welcomed
+                session = stream.connection.session
+                welcomed = session.welcomed
+                if welcomed:
+                    met = "" if session.peer.left else without_process(session.peer.name)
+                    self._met[address] = met, asyncio.get_running_loop().time()
                 if not welcomed and await call.code() is not grpc.StatusCode.OK:
                     raise await refusal(call, address)
                 return welcomed
+
+    def _expected(self, address: str) -> str:
+        """The publisher that was connected at the address a moment ago, and did not stop; empty: none was. Behind a
+        balancer of several publishers another one may answer, and the flows of the first would be served by none.
+        """
+        met, until = self._met.get(address, ("", 0.0))
+        return met if asyncio.get_running_loop().time() - until < _KEPT_S else ""
 
     async def _run(self, stream: PublisherStream, call: Any, requests: Any, certificate: Certificate | None) -> None:
         watching = asyncio.create_task(self._dismiss(stream, certificate), name="wormhole revocation")

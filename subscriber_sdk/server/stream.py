@@ -64,13 +64,16 @@ class Streams:
             self.admission = replace(self.admission, dataset=configured.dataset)
 
     @contextmanager
-    def opened(self, label: str, names: frozenset[str], refusal: Refusal | None = None) -> Iterator[PublisherStream]:
+    def opened(
+        self, label: str, names: frozenset[str], refusal: Refusal | None = None, expected: str = ""
+    ) -> Iterator[PublisherStream]:
         """A stream to the publisher ``label``, whose certificate has these ``names``. Its goodbye is the ``refusal`` if
-        there is one.
+        there is one. ``expected``: see :class:`~subscriber_sdk.options.admission.Admission`.
         """
         refusal = refusal or self.admission.refuses_certificate(names)
+        admission = replace(self.admission, expected=expected)
         stream = PublisherStream(
-            self._shards, self._options, self.admission, self.epochs, self.publishers, label=label, names=names
+            self._shards, self._options, admission, self.epochs, self.publishers, label=label, names=names
         )
         self._open.add(stream)
         try:

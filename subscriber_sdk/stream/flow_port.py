@@ -48,7 +48,7 @@ class PushingPeer:
 
     ``name``: its own name; ``dataset`` and ``log``: what it reads; ``owner``: the lock under which it serves
     (``Hello.owner``), empty if that is not known; ``names``: of its certificate, none without TLS; ``connected``:
-    whether the stream is open.
+    whether the stream is open; ``left``: whether it ended the stream because it stops.
     """
 
     name: str = ""
@@ -57,6 +57,7 @@ class PushingPeer:
     owner: str = ""
     names: Collection[str] = ()
     connected: bool = True
+    left: bool = False
 
     def differs(self, other: PushingPeer) -> bool:
         """Whether these are two publishers; false if one of them did not name its lock."""

@@ -226,7 +226,8 @@ class Session:
         elif kind == "goodbye":
             name = _Goodbye.Reason.Name(given.reason) if given.reason in range(6) else "UNKNOWN"
             cause = f"publisher said goodbye ({name}) {_shown(given.message)}".rstrip()
-            events.append(self._close(cause, expected=given.reason == _Goodbye.LEAVING))
+            self.peer.left = given.reason == _Goodbye.LEAVING
+            events.append(self._close(cause, expected=self.peer.left))
         # a heartbeat only shows that the publisher is alive
 
     def _flow_frame(self, kind: str, flow: SubscriberFlow, given: Any, events: list[Event]) -> None:

@@ -7,10 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,82 +15,14 @@ from scripts.prepare import ROOT
 from tests.integration.publisher.conftest import World
 from tests.support.certificates import Authority
 from tests.support.clocks import FAST, fast_clock
+from tests.support.conforming_client import client
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.typescript_client import CLIENT, npm
+from tests.support.typescript_client import CLIENT, client_command, npm
 from wormhole.host.trust import Trust
 from wormhole.model.position import LogPosition
 
 KEY = ("app", "log.t")
-
-
-class Client:
-    """A process of the client, and what it printed (docs/conformance.md)."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.lines: list[dict[str, Any]] = []
-
-    async def read(self) -> None:
-        """Read to the end of its output."""
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self.lines.append(json.loads(line))
-
-    async def tell(self, **line: Any) -> None:
-        """Write one line to it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line).encode() + b"\n")
-        await self._process.stdin.drain()
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines with this event."""
-        return [line for line in self.lines if line["event"] == event]
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the updates."""
-        return [line["id"] for line in self.of("update")]
-
-    async def stop(self) -> None:
-        """Stop gracefully."""
-        await self.tell(stop=True)
-        await eventually(lambda: self.of("end"), "its end")
-
-
-@asynccontextmanager
-async def client(folder: Path, dial: str, **case: Any) -> AsyncIterator[Client]:
-    """A process that dials the publisher, and is killed at the end."""
-    process = await asyncio.create_subprocess_exec(
-        "node",
-        folder / "build" / "conformance" / "client.js",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=1 << 24,
-    )
-    told = Client(process)
-    reading = asyncio.create_task(told.read())
-    try:
-        sizes = {"credit": 65536, "max_frame": 1 << 20, "max_body": 1 << 21}
-        retry = {"max_attempts": 3, "first_wait_ms": 1}
-        await told.tell(
-            **{
-                "case": "c",
-                "dial": dial,
-                "application": "app",
-                "id": "s1",
-                "data_loss": "halt",
-                **sizes,
-                **retry,
-                **case,
-            }
-        )
-        yield told
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await reading
 
 
 @pytest.fixture
@@ -159,12 +88,12 @@ async def test_rows_come_in_order_and_are_acknowledged(world: World, typescript:
         await eventually(lambda: publisher.listener.address, "it listens")
         for number in range(50):
             world.commit(f"a{number}", f"b{number}")
-        async with client(typescript, publisher.listener.address) as first:
+        async with client(client_command(typescript), publisher.listener.address) as first:
             await eventually(lambda: len(first.ids) == 100, "all rows")
             end = world.commit("last")
             await eventually(lambda: _stored(world) == end.order, "its datamarker")
             await first.stop()
-        async with client(typescript, publisher.listener.address) as second:
+        async with client(client_command(typescript), publisher.listener.address) as second:
             world.commit("next")
             await eventually(lambda: second.ids, "what came since")
     assert first.ids == [f"mem:{tx}:{i}" for tx in range(1, 51) for i in (0, 1)] + ["mem:51:0"]
@@ -176,7 +105,7 @@ async def test_a_lost_connection_is_made_anew(world: World, typescript: Path) ->
         await eventually(lambda: publisher.listener.address, "it listens")
         host, _, port = publisher.listener.address.rpartition(":")
         with FaultProxy(host, int(port)) as proxy:
-            async with client(typescript, f"{proxy.host}:{proxy.port}") as told:
+            async with client(client_command(typescript), f"{proxy.host}:{proxy.port}") as told:
                 end = world.commit("a")
                 for key in ("b", "c"):
                     await eventually(lambda end=end: _stored(world) == end.order, "it is stored")  # type: ignore[misc]
@@ -189,7 +118,7 @@ async def test_a_lost_connection_is_made_anew(world: World, typescript: Path) ->
 async def test_it_is_told_why_it_is_not_admitted(world: World, typescript: Path) -> None:
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.listener.address, "it listens")
-        async with client(typescript, publisher.listener.address, application="other") as told:
+        async with client(client_command(typescript), publisher.listener.address, application="other") as told:
             await eventually(lambda: told.of("error"), "the reason")
     assert told.of("error")[0]["code"] == "application-unknown"
 
@@ -206,7 +135,7 @@ async def test_with_tls_each_side_proves_its_name(
     tls = {"cert": str(files.cert), "key": str(files.key), "ca": str(files.ca), "publisher": name}
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.listener.address, "it listens")
-        async with client(typescript, publisher.listener.address, id=id_, tls=tls) as told:
+        async with client(client_command(typescript), publisher.listener.address, id=id_, tls=tls) as told:
             if (id_, name) == ("s1", "db1"):
                 await eventually(lambda: told.ids, "its row")
             elif name == "db1":

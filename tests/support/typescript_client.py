@@ -12,7 +12,7 @@ import pytest
 
 from scripts.prepare import ROOT
 
-__all__ = ["CLIENT", "npm"]
+__all__ = ["CLIENT", "client_command", "npm"]
 
 CLIENT: Final = ROOT / "clients" / "typescript"
 
@@ -41,3 +41,8 @@ def npm(folder: Path, *arguments: str) -> None:
     """Run npm in the folder. A failure shows what it printed."""
     ran = subprocess.run(["npm", *arguments], cwd=folder, check=False, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def client_command(folder: Path) -> list[str]:
+    """The command of its client of the conformance kit."""
+    return ["node", str(folder / "build" / "conformance" / "client.js")]

@@ -21,13 +21,13 @@ from conformance.__main__ import run
 from scripts import proto_go
 from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S
+from tests.support.go_client import CLIENT, go, go_program
 from tests.support.ports import free_port
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.programs import SubscriberProcess
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "2"))
-CLIENT = ROOT / "clients" / "go"
 RATE = 40.0
 """Commits a second."""
 PAUSE_S = 0.003  # each callback takes so long, so that a kill meets updates that wait
@@ -36,18 +36,12 @@ VICTIMS = ("subscriber", "publisher+subscriber")
 pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 
 
-def go(*words: str, folder: Path = CLIENT) -> None:
-    """Run Go in a folder."""
-    environment = {**os.environ, "GOFLAGS": "-buildvcs=false"}
-    done = subprocess.run(["go", *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, f"go {' '.join(words)}:\n{done.stdout}{done.stderr}"
-
-
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of ``killcheck``, which logs what it is told, and of ``conformance``, which the kit tests."""
     folder = tmp_path_factory.mktemp("go")
-    go("build", "-o", str(folder), "./internal/killcheck", "./cmd/conformance")
+    for name in ("killcheck", "conformance"):
+        go_program(name, folder)
     return folder
 
 

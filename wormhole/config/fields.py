@@ -24,6 +24,7 @@ from wormhole.model.units import format_size, parse_duration, parse_rate, parse_
 __all__ = [
     "Address",
     "Addresses",
+    "Advertised",
     "HostName",
     "HostNames",
     "LogName",
@@ -41,6 +42,7 @@ __all__ = [
     "ValueFormat",
     "check_address",
     "check_waits",
+    "split_advertised",
 ]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -122,6 +124,20 @@ def _host_name(value: str) -> str:
     return value
 
 
+def split_advertised(value: str) -> tuple[str, str]:
+    """The host and the port of ``HOST`` or ``HOST:PORT``, with IPv6 in brackets; without a port it is empty."""
+    host, colon, port = value.rpartition(":")
+    return (host, port) if colon and not value.endswith("]") else (value, "")
+
+
+def _advertised(value: str) -> str:
+    host, port = split_advertised(value)
+    named = value == "" or _HOST.fullmatch(host) is not None
+    if not named or value.endswith(":") or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise ValueError('must be "host" or "host:port", for example "db-7.example.org:7490" or "[2001:db8::7]"')
+    return value
+
+
 def _listed_host(value: str) -> str:
     if not value:
         raise ValueError("must not be empty")
@@ -132,6 +148,7 @@ Name = Annotated[str, AfterValidator(_name)]
 LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
+Advertised = Annotated[str, AfterValidator(_advertised)]
 # Absolute in JSON, because it is read in another folder than that of the file.
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from typing import Final
 
+from wormhole.config.fields import split_advertised
 from wormhole.config.model import Config, named_logs
 from wormhole.config.report import ConfigReport
 
@@ -30,6 +31,9 @@ def check_listeners(config: Config, report: ConfigReport) -> None:
             where = f"on host {host}" if host else "without a `host`, so on one machine"
             text = f"is taken by the first of {count} publishers {where}; port 0 takes a free one for each"
             report.add(("publisher", name), text, address)
+    if split_advertised(config.publisher.attach_advertise)[1] and _is_free(config.publisher.attach_listen):
+        text = "names a port, and `attach_listen` has none that is fixed: nothing could lead from there to here"
+        report.add(("publisher", "attach_advertise"), text, config.publisher.attach_advertise)
     for name, application in config.applications.items():
         for (one_id, address), (other_id, taken) in itertools.combinations(application.subscribers.items(), 2):
             if _same(address, taken):

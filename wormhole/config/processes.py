@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from wormhole.config.fields import (
     Address,
+    Advertised,
     HostName,
     Names,
     PathFromHere,
@@ -147,8 +148,9 @@ class PublisherConfig(Settings):
     attach_listen: Address = "127.0.0.1:0"
     # Where those dial, with TLS, that have a token and no certificate. Without it none is admitted by its token alone.
     token_listen: Address | None = None
-    # The host in the addresses of these two that are published in ZooKeeper. Without it the hosts that they listen at.
-    attach_advertise: HostName = ""
+    # The host in the addresses of these two that are published in ZooKeeper, and the port of the first, where it is
+    # another one from outside. Without it what they listen at.
+    attach_advertise: Advertised = ""
     # Names (CN or a DNS name) of certificates that permit changes. Subscribers hold certificates of the same authority,
     # so a trusted certificate alone is not enough.
     admins: Texts = ()

@@ -10,20 +10,24 @@ export class Connection {
   readonly session: Session;
   readonly #workers = new Map<number, FlowWorker>();
 
-  /** `output`: called when {@link takeOutput} has something, or the stream has to end; `refuses`: see the session. */
+  /**
+   * `output`: called when {@link takeOutput} has something, or the stream has to end; `refuses`, `expected`: see the
+   * session.
+   */
   constructor(
     address: string,
     private readonly settings: Settings,
     private readonly shards: Shards,
     private readonly output: () => void,
     refuses: (dataset: string) => Refusal | undefined,
+    expected: string,
   ) {
     const peer: Peer = { name: address, owner: "", dataset: "", log: "", connected: true };
     const { state, large } = shards.accounts(peer, (error) => this.refuse(error));
     const { application, id: subscriber, maxFrame, maxUpdate, handler } = settings;
     const takesRanges = handler.onChunkEnd !== undefined;
     const options = { application, subscriber, takesRanges, maxFrame, maxBody: 2 * maxUpdate };
-    this.session = new Session({ ...options, state, large, peer, refuses }, performance.now());
+    this.session = new Session({ ...options, state, large, peer, refuses, expected }, performance.now());
   }
 
   receive(data: Uint8Array): void {

@@ -8,6 +8,7 @@ import { Connection } from "./connection.js";
 import { asError, StreamBroken, WormholeError } from "./errors.js";
 import type { Settings } from "./options.js";
 import type { Shards } from "./shards.js";
+import { withoutProcess } from "./session.js";
 import { trust } from "./tls.js";
 
 const METHOD = "/wormhole.wire.v1.Publisher/Attach";
@@ -15,11 +16,14 @@ const CLOSE_MS = 1000; // how long a publisher may take to end a stream after th
 const FIRST_MS = 50;
 const LONGEST_MS = 5000;
 const STEADY_MS = 10_000;
+const KEPT_MS = 30_000; // how long an address belongs to the publisher that was connected there last
 const LONGEST_TIMER_MS = 0x7fff_ffff;
 
 export class Dialler {
   #stream: Stream | undefined;
   #failures = 0;
+  /** Which publisher was connected last, and until when. Behind a balancer of several another one may answer. */
+  #met = { publisher: "", untilMs: -Infinity };
 
   constructor(
     private readonly address: string,
@@ -86,9 +90,16 @@ export class Dialler {
     try {
       const { address, settings, shards } = this;
       const refuses = trusted.refuses.bind(trusted);
-      const { session } = stream.join(new Connection(address, settings, shards, () => stream.schedule(), refuses));
+      const { publisher, untilMs } = this.#met;
+      const expected = performance.now() - untilMs < KEPT_MS ? publisher : "";
+      const output = (): void => stream.schedule();
+      const { session } = stream.join(new Connection(address, settings, shards, output, refuses, expected));
       this.#stream = stream;
       const failure = await stream.ended;
+      if (session.refused !== undefined) throw session.refused;
+      if (session.welcomed) {
+        this.#met = { publisher: session.left ? "" : withoutProcess(session.peer.name), untilMs: performance.now() };
+      }
       if (failure !== undefined && !this.#isStopped()) {
         if (!session.welcomed) throw failure;
         settings.logger.warn(`the connection to publisher ${session.peer.name} is lost: ${failure.message}`);

@@ -10,7 +10,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import type { Account } from "./budget.js";
 import { type ChunkEndFrame, checkScanEnd, isConclusive, parseChunkEnd, rangeOf } from "./chunk.js";
 import { Datamarker } from "./datamarker.js";
-import { ProtocolError, shortened } from "./errors.js";
+import { ProtocolError, shortened, StreamBroken } from "./errors.js";
 import { StreamFlow } from "./flow.js";
 import {
   type Assign,
@@ -50,6 +50,11 @@ const LONGEST_SHARD = 4096;
 const MOST_UNREAD = 50_000; // answers that a publisher does not read
 const PIECE = 1 << 20; // of a parked update's body: publishers take messages of 4 MiB
 const NO_EPOCH = 1n << 63n;
+const REFUSAL_CODES: Partial<Record<GoodbyeReason, string>> = {
+  [GoodbyeReason.VERSION]: "protocol-broken",
+  [GoodbyeReason.WRONG_ADDRESS]: "address-taken",
+  [GoodbyeReason.NOT_ALLOWED]: "certificate-refused",
+};
 const LOSS_KINDS: Partial<Record<LossKind, DataLoss["kind"]>> = {
   [LossKind.PURGED]: "purged",
   [LossKind.NOT_LOGGED]: "not-logged",
@@ -63,6 +68,11 @@ export interface Peer {
   dataset: string;
   log: string;
   connected: boolean;
+}
+
+/** The part of `Hello.publisher` that stays the same when the publisher restarts. */
+export function withoutProcess(publisher: string): string {
+  return publisher.replace(/:[^:]*$/, "");
 }
 
 /** Whether two publishers are not one and the same. */
@@ -112,6 +122,8 @@ export interface SessionOptions {
   readonly peer: Peer;
   /** Whether the names in the publisher's certificate permit this dataset. */
   readonly refuses: (dataset: string) => Refusal | undefined;
+  /** The publisher, {@link withoutProcess}, that was connected at the address a moment ago; empty: any may answer. */
+  readonly expected: string;
 }
 
 /** The epoch that this process holds. */
@@ -136,6 +148,10 @@ export class Session {
   #reportAt: number;
   /** Frames that came too late. */
   dropped = 0;
+  /** Whether the publisher ended the stream because it stops. */
+  left = false;
+  /** Why the publisher may not push here. */
+  refused: StreamBroken | undefined;
 
   constructor(
     private readonly options: SessionOptions,
@@ -257,7 +273,8 @@ export class Session {
       case "goodbye": {
         const { reason, message } = kind.value;
         const cause = `publisher said goodbye (${GoodbyeReason[reason]}) ${shortened(message)}`;
-        events.push(this.#close(cause, reason === GoodbyeReason.LEAVING));
+        this.left = reason === GoodbyeReason.LEAVING;
+        events.push(this.#close(cause, this.left));
         return;
       }
       case "heartbeat":
@@ -330,8 +347,10 @@ export class Session {
     Object.assign(this.peer, { owner: hello.owner, dataset: hello.dataset, log: hello.log });
     const refusal = this.#refusal(hello);
     if (refusal !== undefined) {
-      this.goodbye(...refusal);
-      events.push(this.#close(`refused: ${refusal[1]}`));
+      const [reason, message, hint] = refusal;
+      this.goodbye(reason, message, hint);
+      this.refused = new StreamBroken(message, REFUSAL_CODES[reason], hint);
+      events.push(this.#close(`refused: ${message}`));
       return;
     }
     if (!hello.heartbeatMs) throw new ProtocolError("hello.heartbeat_ms: 0");
@@ -344,7 +363,7 @@ export class Session {
   }
 
   #refusal(hello: Hello): Refusal | undefined {
-    const { application, subscriber } = this.options;
+    const { application, subscriber, expected } = this.options;
     if (hello.minVersion > VERSION || hello.maxVersion < VERSION) {
       const [older, own] = [hello.maxVersion < VERSION ? "publisher" : "subscriber", `${VERSION} to ${VERSION}`];
       const message = `publisher ${hello.publisher || "(unnamed)"} speaks protocol versions ${hello.minVersion} to ` +
@@ -354,6 +373,13 @@ export class Session {
     if (hello.application !== application || (hello.subscriber && hello.subscriber !== subscriber)) {
       const message = `${hello.application}/${hello.subscriber} was meant, this is ${application}/${subscriber}`;
       return [GoodbyeReason.WRONG_ADDRESS, message, "look for an address in `dial` that is another installation's"];
+    }
+    if (expected && withoutProcess(hello.publisher) !== expected) {
+      const message = `publisher ${hello.publisher} answers at the address where ${expected} was connected a moment ` +
+        "ago: several publishers are behind it, and of these only one would be connected";
+      const hint = "dial each publisher at an address of its own (docs/dialling.md); one that takes the place of " +
+        "another is accepted after half a minute";
+      return [GoodbyeReason.WRONG_ADDRESS, message, hint];
     }
     return this.options.refuses(hello.dataset);
   }

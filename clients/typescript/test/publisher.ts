@@ -45,7 +45,7 @@ export class Publisher {
     readonly shards = new Shards(settings(options)),
   ) {
     const output = (): void => this.#take();
-    this.connection = new Connection("test", settings(options), this.shards, output, () => undefined);
+    this.connection = new Connection("test", settings(options), this.shards, output, () => undefined, "");
   }
 
   send(...frames: Frame[]): void {

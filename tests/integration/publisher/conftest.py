@@ -55,11 +55,14 @@ class _SharedMarkers(MemoryMarkerStore):
 class World:
     """Everything that outlives a publisher: the log, the stored markers, who is registered and what is configured."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0, *, attaches: bool = False) -> None:
+    def __init__(
+        self, clock: Clock = SYSTEM_CLOCK, long_s: float = 30.0, *, attaches: bool = False, log: str = "log"
+    ) -> None:
         self.clock = clock
+        self.log = log
         self.attaches = attaches
         self.shard_by = "log"
-        self.source = MemorySource(log="log", sharding=Sharding("table"))
+        self.source = MemorySource(log=log, sharding=Sharding("table"))
         self.tables = MemoryTables(self.source)
         self.boundaries = MemoryBoundaries()
         self.markers = MemoryMarkers()
@@ -146,9 +149,9 @@ class World:
             caravans={"max": self.caravans},  # type: ignore[arg-type]
             existing_rows=self.existing_rows,
             shard_by=self.shard_by,  # type: ignore[arg-type]
-            copies={"main": {"logs": {"log": {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
+            copies={"main": {"logs": {self.log: {"source": "rocksdb:///none"}}}},  # type: ignore[dict-item]
         )
-        served = Served(dataset, "main", "log", "memory", PublisherConfig(**self.settings), self.trust, self.formats)
+        served = Served(dataset, "main", self.log, "memory", PublisherConfig(**self.settings), self.trust, self.formats)
         publisher = wired(
             served,
             self.source,

@@ -48,6 +48,17 @@ def test_what_is_no_address(address: str) -> None:
         check_address(address)
 
 
+@pytest.mark.parametrize("named", ["", "db-7", "db-7:7490", "[2001:db8::7]", "[::1]:7490"])
+def test_what_may_be_advertised(named: str) -> None:
+    assert PublisherConfig(attach_advertise=named).attach_advertise == named
+
+
+@pytest.mark.parametrize("named", ["db 7", "db-7:", ":7490", "db-7:0", "db-7:65536", "db-7:x", "::1", "[::1", "a:1:2"])
+def test_what_may_not_be_advertised(named: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        PublisherConfig(attach_advertise=named)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [("log", Sharding("log")), ("table", Sharding("table")), ({"hash": 16}, Sharding("hash", 16))],

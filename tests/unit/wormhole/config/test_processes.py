@@ -58,6 +58,11 @@ def test_two_listeners_of_a_publisher(admin: str, http: str) -> None:
     assert f'publisher.http_listen = "{http}": conflicts with publisher.admin_listen' in text
 
 
+def test_an_advertised_port_needs_one_that_is_fixed() -> None:
+    text = problems(f'{ONE_LOG}[publisher]\nattach_advertise = "db-1:7490"')
+    assert 'publisher.attach_advertise = "db-1:7490": names a port' in text
+
+
 def test_the_monitor_and_its_publisher() -> None:
     text = problems(f'{ONE_LOG}[publisher]\nadmin_listen = "127.0.0.1:7480"')
     assert 'publisher.admin_listen = "127.0.0.1:7480": conflicts with monitor.listen' in text
