@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from datastores.postgres.log import reader
+from tests.support.capture_harness import CaptureHarness
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import PostgresHarness
 from wormhole.ports.testing.contract import LogSourceContract, MakeHarness
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])
+@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres", "postgres-capture"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHarness:
     if request.param == "memory":
         return MemoryHarness
     if request.param == "rocksdb":
         return partial(RocksHarness, tmp_path)
-    server = request.getfixturevalue(f"{request.param}_server")
+    server = request.getfixturevalue(f"{request.param.partition('-')[0]}_server")
+    if request.param == "postgres-capture":
+        return partial(CaptureHarness, server, tmp_path)
     if request.param == "postgres":
         # The end of an idle log is behind the last transaction: every reading up to it would wait for that long.
         monkeypatch.setattr(reader, "_IDLE_S", 0.02)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.table_source_harness import (
+    CaptureTablesHarness,
     DatabaseTablesHarness,
     MemoryTablesHarness,
     PostgresTablesHarness,
@@ -17,14 +18,15 @@ from wormhole.ports.testing.contract import MakeHarness
 from wormhole.ports.testing.table_contract import TableSourceContract
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres"])
+@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres", "postgres-capture"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> MakeHarness:
     if request.param == "memory":
         return MemoryTablesHarness
     if request.param == "rocksdb":
         return partial(RocksTablesHarness, tmp_path)
-    server = request.getfixturevalue(f"{request.param}_server")
-    return partial(PostgresTablesHarness if request.param == "postgres" else DatabaseTablesHarness, server, tmp_path)
+    server = request.getfixturevalue(f"{request.param.partition('-')[0]}_server")
+    kinds = {"postgres": PostgresTablesHarness, "postgres-capture": CaptureTablesHarness}
+    return partial(kinds.get(request.param, DatabaseTablesHarness), server, tmp_path)
 
 
 class TestTableSource(TableSourceContract):

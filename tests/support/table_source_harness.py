@@ -7,10 +7,13 @@ from pathlib import Path
 
 from datastores.memory.tables import MemoryTables
 from datastores.mysql.existing_rows.source import MySqlTables
+from datastores.postgres.capture.existing_rows import CaptureTables
 from datastores.postgres.existing_rows.source import PostgresTables
 from datastores.postgres.server.lsn import format_delivered
 from datastores.rocksdb.existing_rows.source import RocksTables
 from examples.demo.database_server import DatabaseServer
+from tests.support.capture_harness import DATABASE as CAPTURED
+from tests.support.capture_harness import CaptureHarness, capture_url, options_of
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import DATABASE, PostgresHarness
 from tests.support.postgres_server import PostgresServer
@@ -19,7 +22,13 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.table_contract import TableHarness
 
-__all__ = ["DatabaseTablesHarness", "MemoryTablesHarness", "PostgresTablesHarness", "RocksTablesHarness"]
+__all__ = [
+    "CaptureTablesHarness",
+    "DatabaseTablesHarness",
+    "MemoryTablesHarness",
+    "PostgresTablesHarness",
+    "RocksTablesHarness",
+]
 
 
 class MemoryTablesHarness(MemoryHarness, TableHarness):
@@ -102,6 +111,7 @@ class PostgresTablesHarness(PostgresHarness, TableHarness):
         self.tables = self._tables()
 
     def _tables(self) -> PostgresTables:
+        """The tables that the source's log has."""
         login = Login(self.server.password_file)
         options = SourceOptions("log", self.state, self.sharding, 1 << 26, 0, login)
         return PostgresTables(self.server.url(DATABASE), options)
@@ -116,6 +126,28 @@ class PostgresTablesHarness(PostgresHarness, TableHarness):
     def ahead(self, marker: Datamarker) -> Datamarker:
         order = replace(marker.order, offset=marker.order.offset + (1 << 30))
         return replace(marker, order=order, delivered=format_delivered(1, order.offset))
+
+    def close(self) -> None:
+        self.tables.close()
+        super().close()
+
+
+class CaptureTablesHarness(CaptureHarness, TableHarness):
+    """The tables of a PostgreSQL server whose changes triggers record."""
+
+    def __init__(self, server: PostgresServer, folder: Path, sharding: Sharding) -> None:
+        super().__init__(server, folder, sharding)
+        self.tables = self._tables()
+
+    def _tables(self) -> CaptureTables:
+        return CaptureTables(capture_url(self.server, CAPTURED), options_of(self.server, self.state, self.sharding))
+
+    def reopen_tables(self) -> None:
+        self.tables.close()
+        self.tables = self._tables()
+
+    def drop(self, name: str) -> None:
+        self.server.sql(f"DROP TABLE shop.{name}", database=CAPTURED)
 
     def close(self) -> None:
         self.tables.close()

@@ -25,7 +25,7 @@ from datastores.postgres.tables.identities import TableIdentity, named, read_tab
 from wormhole.model.errors import WormholeError
 from wormhole.model.findings import Finding, LogGrowth, Report, SeenTable, Severity
 
-__all__ = ["check", "measure_growth"]
+__all__ = ["NEWEST_VERSION", "check", "measure_growth", "way_findings"]
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
@@ -62,7 +62,7 @@ def check(address: Address) -> Report:
         report.findings += slot_findings(connection, state, address)
         report.findings += budget_findings(connection, state)
         report.findings += _sessions(state, address) if replicates else ()
-        report.findings += _way(connection, address)
+        report.findings += way_findings(connection, address)
     finally:
         connection.close()
     return report
@@ -189,7 +189,8 @@ def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
         )
 
 
-def _way(connection: Connection, address: Address) -> Iterator[Finding]:
+def way_findings(connection: Connection, address: Address) -> Iterator[Finding]:
+    """Findings on the way to the server: passwords and TLS."""
     for remark in address.remarks:
         yield Finding("password", WARN, remark, "a user who reads it may read the whole log", "make it private")
     if address.exposed and address.password:

@@ -64,14 +64,7 @@ class Snapshots:
         # Before the snapshot, because transactions that a later snapshot shows may be forgotten in between.
         suspects = self._delivered.suspects(not_before.order, connection)
         while True:
-            connection.query(
-                "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
-                + "".join(f"SET LOCAL {setting}; " for setting in _SETTINGS)
-                + f"LOCK TABLE {lock} IN ACCESS SHARE MODE"
-            )
-            ((text, end, described),) = connection.query(
-                f"SELECT pg_catalog.pg_current_snapshot(), {_END}, ({question})"
-            )
+            text, end, described = self.open(connection, lock, question)
             snapshot = ServerSnapshot.parse(text or "")
             unseen = sorted(snapshot.whole(number) for number in suspects if not snapshot.shows(number))
             if not unseen:
@@ -81,6 +74,17 @@ class Snapshots:
             if time.monotonic() >= deadline:
                 raise _unseen(not_before, f"of the transactions {_few(unseen)} it does not show yet how they ended")
             wait(_AGAIN_S)
+
+    def open(self, connection: Connection, lock: str, question: str) -> tuple[str | None, str | None, str | None]:
+        """Open a transaction. Returns its snapshot, the end of the log and the answer to ``question``."""
+        connection.query(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
+            + "".join(f"SET LOCAL {setting}; " for setting in _SETTINGS)
+            + f"LOCK TABLE {lock} IN ACCESS SHARE MODE"
+        )
+        (row,) = connection.query(f"SELECT pg_catalog.pg_current_snapshot(), {_END}, ({question})")
+        snapshot, end, described = row
+        return snapshot, end, described
 
     def await_written(self, connection: Connection, high: LogPosition, wait: Wait) -> None:
         """Make the server write its log up to ``high``, so that readers soon reach it. Readers get only written log,

@@ -32,7 +32,7 @@ from wormhole.model.position import Datamarker, LogPosition
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.table_source import ChunkLimits, ScannedTable
 
-__all__ = ["PostgresTables"]
+__all__ = ["PostgresTables", "Session"]
 
 _LISTED_AT_ONCE: Final = 200
 _LISTING_S: Final = 60.0
@@ -54,7 +54,7 @@ _SERVER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class Session:
     """A connection and the state of its server."""
 
     connection: Connection
@@ -64,7 +64,7 @@ class _Session:
     snapshots: Snapshots
 
 
-class PostgresTables(SqlTables[_Session, Definition, Reading]):
+class PostgresTables(SqlTables[Session, Definition, Reading]):
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database that ``url`` names.
 
     A chunk's ``high`` is the text of a place: incarnation, 0 and LSN. A definition is kept with the catalogue's text
@@ -86,13 +86,13 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         self._interruption.clear()
         with self._connected() as session:
             query = session.connection.query
-            rows = query(published(session.wanted.publication), timeout_s=_LISTING_S)
+            rows = query(self._listing(session), timeout_s=_LISTING_S)
             names = {f"{schema}.{table}": (schema or "", table or "") for schema, table in rows}
             for name in named:
                 schema, _, table = name.partition(".")
                 names.setdefault(name, (schema, table))
             chosen = [names[name] for name in sorted(names) if wanted(name)]
-            question = described(session.connection.version, session.wanted.publication, estimate=True)
+            question = self._catalogue(session, estimate=True)
             found: list[Definition] = []
             for begin in range(0, len(chosen), _LISTED_AT_ONCE):
                 some = chosen[begin : begin + _LISTED_AT_ONCE]
@@ -102,7 +102,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                     f"WHERE (n.nspname, c.relname) IN ({among_them})",
                     timeout_s=_LISTING_S,
                 )
-                found += [_defined(text or "", session.wanted) for (text,) in texts]
+                found += [self._defined(text or "", session.wanted) for (text,) in texts]
                 found += map(without_name, filter(session.connection.encoding.is_shown, map(".".join, some)))
         self._described.update((one.name, one.fingerprint) for one in found if not one.refused)
         return sorted(map(_scanned, found), key=lambda table: table.name)
@@ -131,7 +131,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
 
     def _read_once(
         self,
-        session: _Session,
+        session: Session,
         table: str,
         limits: ChunkLimits,
         not_before: Datamarker,
@@ -164,7 +164,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
             session.snapshots.await_written(connection, begun.high, wait)
         return reading, begun.high
 
-    def _skip(self, session: _Session, definition: Definition, after: bytes | None, rows: int) -> bytes | None:
+    def _skip(self, session: Session, definition: Definition, after: bytes | None, rows: int) -> bytes | None:
         connection = session.connection
         conditions = KEY_SQL.between(definition, after, None)
         while True:
@@ -195,11 +195,26 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
 
     # --- definitions ---------------------------------------------------------------------------------------------
 
-    def _question(self, session: _Session, table: str) -> str:
+    def _question(self, session: Session, table: str) -> str:
         schema, _, name = table.partition(".")
-        return f"SELECT {described(session.connection.version, session.wanted.publication)} {named(schema, name)}"
+        return f"SELECT {self._catalogue(session)} {named(schema, name)}"
 
-    def _definition(self, session: _Session, table: str) -> Definition:
+    def _listing(self, session: Session) -> str:
+        """The SELECT of schema and name of the tables whose changes the log has."""
+        return published(session.wanted.publication)
+
+    def _catalogue(self, session: Session, *, estimate: bool = False) -> str:
+        """The SQL expression of a table's text in the catalogue."""
+        return described(session.connection.version, session.wanted.publication, estimate)
+
+    def _defined(self, text: str, wanted: Wanted) -> Definition:
+        """The definition made from the catalogue's text. Raises ``ValueError`` for a malformed text."""
+        try:
+            return definition_of(json.loads(text), wanted)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"{text:.100} describes no table") from error
+
+    def _definition(self, session: Session, table: str) -> Definition:
         """The table's definition as it was last seen."""
         known = self._definitions.get(table)
         if known is not None:
@@ -209,12 +224,12 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
             raise gone(table)
         return self._take(session, table, rows[0][0] or "")
 
-    def _take(self, session: _Session, table: str, text: str) -> Definition:
+    def _take(self, session: Session, table: str, text: str) -> Definition:
         """The definition made from the catalogue's text."""
         known = self._definitions.get(table)
         if known is not None and known[0] == text:
             return known[1]
-        found = _defined(text, session.wanted)
+        found = self._defined(text, session.wanted)
         if found.refused:
             self._definitions.pop(table, None)
             raise UnreadableTable(found.refused.text, hint=found.refused.hint, code=found.refused.code)
@@ -222,7 +237,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
         return found
 
     @contextmanager
-    def _refusing(self, table: str, session: _Session) -> Iterator[None]:
+    def _refusing(self, table: str, session: Session) -> Iterator[None]:
         """A context that turns the server's refusals into errors about this table."""
         try:
             yield
@@ -257,20 +272,20 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
 
     # --- the server ----------------------------------------------------------------------------------------------
 
-    def _is_open(self, session: _Session) -> bool:
+    def _is_open(self, session: Session) -> bool:
         return session.connection.is_open
 
-    def _close(self, session: _Session, at_once: bool) -> None:
+    def _close(self, session: Session, at_once: bool) -> None:
         session.connection.close()
 
     @contextmanager
-    def _connected(self) -> Iterator[_Session]:
+    def _connected(self) -> Iterator[Session]:
         with super()._connected() as session:
             assert self._address is not None
             with understood(self._address):
                 yield session
 
-    def _connect(self) -> _Session:
+    def _connect(self) -> Session:
         if self._address is None:
             login = self._options.login
             self._address = parse(
@@ -290,7 +305,7 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                 )
             with understood(self._address):
                 ((system, timeline, block, segment, account),) = connection.query(_SERVER)
-                snapshots = Snapshots(self._delivered, int(block or 0), int(segment or 0))
+                snapshots = self._snapshots(self._address, int(block or 0), int(segment or 0))
                 number = int(timeline or "0", 16)
             # With this setting, rows that a policy would hide cause an error.
             connection.query("SET row_security = off")
@@ -306,9 +321,13 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
             self._options.skip_tables,
             connection.encoding,
         )
-        return _Session(connection, system or "", number, wanted, snapshots)
+        return Session(connection, system or "", number, wanted, snapshots)
 
-    def _check_server(self, session: _Session, not_before: Datamarker) -> None:
+    def _snapshots(self, address: Address, block: int, segment: int) -> Snapshots:
+        """What begins the snapshots of a session. ``block``, ``segment``: bytes of a page and of a file of the log."""
+        return Snapshots(self._delivered, block, segment)
+
+    def _check_server(self, session: Session, not_before: Datamarker) -> None:
         """Check that ``not_before`` is a place of this server's log."""
         wanted = not_before.order.incarnation
         if self._checked == wanted:
@@ -322,14 +341,6 @@ class PostgresTables(SqlTables[_Session, Definition, Reading]):
                 hint="it is tried again; a publisher's log and its tables have to come from one server",
             )
         self._checked = wanted
-
-
-def _defined(text: str, wanted: Wanted) -> Definition:
-    """The definition made from the catalogue's text. Raises ``ValueError`` for a malformed text."""
-    try:
-        return definition_of(json.loads(text), wanted)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{text:.100} describes no table") from error
 
 
 def _scanned(definition: Definition) -> ScannedTable:

@@ -1,0 +1,236 @@
+"""The SQL of the objects that record changes. ``{s}`` is the quoted name of their schema.
+
+A trigger writes each changed row into ``change``, with the text of both of its images. ``layout`` describes the columns
+of these texts. `cut` gives each committed transaction its place in the log, a row of ``transaction``. `prune` removes
+the begin of the log. ``capture`` has one row: the identity of the log, and both of its ends.
+
+**Order.** `cut` numbers the transactions that its snapshot shows and that the snapshot of the cut before did not show.
+Among these it orders by the highest number of a change. The sequence of these numbers has no cache, so a transaction
+that waited for another one has a higher number. The numbers are stored in the transaction that stores the snapshot. A
+crash therefore repeats nothing and loses nothing, and every reader sees one order.
+
+**Order in a transaction.** A trigger of the application may change a row of which the outer statement's change is not
+recorded yet. The record of the outer change then comes later, and its row version has an ``xmax`` already. It takes the
+``place`` of the record that it precedes.
+
+**Bound.** A sequence is the gate, because every transaction sees its value at once, whatever its snapshot is. A value
+of 2 stops the recording.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from datastores.postgres.decode.kinds import SESSION_SETTINGS
+from datastores.postgres.server.key_indexes import KEY_INDEX
+from datastores.postgres.sql_text import quote_identifier, quote_literal
+
+__all__ = ["FORM", "TRIGGER", "TRUNCATES", "attach", "capture_row", "detach", "functions", "tables"]
+
+FORM: Final = 1
+"""The version of these objects, kept in ``capture``."""
+TRIGGER: Final = "!wormhole_capture"
+"""The trigger's name sorts before those of an application. So its record comes before those of their triggers."""
+TRUNCATES: Final = "!wormhole_truncate"
+
+_PATH: Final = "pg_catalog, pg_temp"
+_FIXED: Final = "\n".join(
+    f"SET {name} = {_PATH if name == 'search_path' else quote_literal(value)}"
+    for name, value in SESSION_SETTINGS.items()
+)
+_SAFE: Final = f"SECURITY DEFINER SET search_path = {_PATH}"
+
+_TABLES: Final = {
+    "capture": """CREATE TABLE {s}.capture (
+  form int NOT NULL, id text NOT NULL, system text NOT NULL, most_bytes bigint NOT NULL,
+  snapshot pg_snapshot NOT NULL, torn pg_snapshot,
+  number bigint NOT NULL DEFAULT 0, place bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL,
+  floor_number bigint NOT NULL DEFAULT 0, floor_place bigint NOT NULL DEFAULT 0,
+  floor_at timestamptz NOT NULL, floor_checksum bigint NOT NULL DEFAULT 0,
+  free_bytes bigint NOT NULL DEFAULT 0);""",
+    "layout": """CREATE TABLE {s}.layout (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, relation oid NOT NULL,
+  tag text NOT NULL, described json NOT NULL);""",
+    "change": """CREATE TABLE {s}.change (number bigint PRIMARY KEY, place bigint NOT NULL, xid xid8 NOT NULL,
+  layout int NOT NULL, op "char" NOT NULL, was tid, old text, new text, at timestamptz NOT NULL)
+  WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);""",
+    "transaction": """CREATE TABLE {s}.transaction (number bigint PRIMARY KEY, place bigint NOT NULL UNIQUE,
+  xid xid8 NOT NULL, changes bigint NOT NULL, bytes bigint NOT NULL, at timestamptz NOT NULL,
+  checksum bigint NOT NULL, gap boolean NOT NULL DEFAULT false);""",
+}
+_INDEXES: Final = {
+    "layout_of": "CREATE INDEX layout_of ON {s}.layout (relation, tag);",
+    "change_of": "CREATE INDEX change_of ON {s}.change (xid, place);",
+}
+_SEQUENCES: Final = {
+    "change_number": "CREATE SEQUENCE {s}.change_number CACHE 1;",
+    "gate": "CREATE SEQUENCE {s}.gate MAXVALUE 2 CACHE 1;",
+}
+
+# The name under which rows are delivered is that of the whole table, as with publish_via_partition_root.
+# Any statement that alters the table writes rows of these catalogues anew.
+_TAG: Final = """concat_ws(' ', coalesce(pg_partition_root(TG_RELID), TG_RELID)::regclass,
+  (SELECT concat_ws('.', count(*), max(a.xmin::text::bigint), max(a.cmin::text::bigint)) FROM pg_attribute a
+    WHERE a.attrelid = TG_RELID),
+  (SELECT concat_ws('.', count(*), max(i.xmin::text::bigint)) FROM pg_index i WHERE i.indrelid = TG_RELID))"""
+
+_BASE: Final = """(WITH RECURSIVE up AS (SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace
+  FROM pg_type t WHERE t.oid = a.atttypid UNION ALL SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace
+  FROM up JOIN pg_type t ON t.oid = up.typbasetype WHERE up.typtype = 'd')
+  SELECT json_build_array(CASE n.nspname WHEN 'pg_catalog' THEN '' ELSE n.nspname END, up.typname)
+  FROM up JOIN pg_namespace n ON n.oid = up.typnamespace WHERE up.typtype <> 'd')"""
+_IN_KEY: Final = f"""EXISTS (SELECT FROM pg_index i
+  CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, at)
+  WHERE i.indrelid = c.oid AND k.at <= i.indnkeyatts AND k.number = a.attnum AND {KEY_INDEX})"""
+_DESCRIBED: Final = f"""SELECT json_build_object('schema', n.nspname, 'table', r.relname, 'columns', coalesce((
+  SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, CASE WHEN a.atttypid >= 10000 THEN {_BASE} END,
+    {_IN_KEY}, a.attgenerated <> '') ORDER BY a.attnum)
+  FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '[]'))
+  FROM pg_class c JOIN pg_class r ON r.oid = coalesce(pg_partition_root(c.oid), c.oid)
+  JOIN pg_namespace n ON n.oid = r.relnamespace
+  WHERE c.oid = TG_RELID"""  # noqa: S608
+
+_FUNCTIONS: Final = {
+    "record": """CREATE OR REPLACE FUNCTION {s}.record() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+{fixed} AS $record$
+DECLARE
+  mine bigint := nextval('{s}.change_number');
+  here bigint := mine;
+  known int;
+BEGIN
+  IF mine % 512 = 0 THEN PERFORM {s}.bound(); END IF;
+  IF NEW.xmax <> 0 THEN
+    SELECT coalesce(min(c.place), mine) INTO here FROM {s}.change c JOIN {s}.layout l ON l.id = c.layout
+    WHERE c.xid = pg_current_xact_id() AND c.was = NEW.ctid AND l.relation = TG_RELID;
+  END IF;
+  INSERT INTO {s}.change SELECT mine, here, pg_current_xact_id(), l.id, left(TG_OP, 1)::"char", OLD.ctid, OLD::text,
+    NEW::text, clock_timestamp() FROM {s}.layout l, {s}.gate g
+    WHERE g.last_value = 1 AND l.relation = TG_RELID AND l.tag = {tag} LIMIT 1;
+  IF NOT FOUND AND (SELECT g.last_value FROM {s}.gate g) = 1 THEN
+    INSERT INTO {s}.layout (relation, tag, described) SELECT TG_RELID, {tag}, ({described})
+      RETURNING id INTO known;
+    INSERT INTO {s}.change SELECT mine, here, pg_current_xact_id(), known, left(TG_OP, 1)::"char", OLD.ctid,
+      OLD::text, NEW::text, clock_timestamp();
+  END IF;
+  RETURN NULL;
+END $record$;""",
+    "truncated": """CREATE OR REPLACE FUNCTION {s}.truncated() RETURNS trigger LANGUAGE plpgsql
+{safe} AS $truncated$
+DECLARE
+  known int;
+BEGIN
+  IF (SELECT g.last_value FROM {s}.gate g) = 1 THEN
+    INSERT INTO {s}.layout (relation, tag, described) SELECT TG_RELID, {tag}, ({described})
+      RETURNING id INTO known;
+    INSERT INTO {s}.change SELECT n, n, pg_current_xact_id(), known, 'T', NULL, NULL, NULL, clock_timestamp()
+      FROM nextval('{s}.change_number') n;
+  END IF;
+  RETURN NULL;
+END $truncated$;""",
+    "bound": """CREATE OR REPLACE FUNCTION {s}.bound() RETURNS void LANGUAGE sql {safe} AS $bound$
+  SELECT setval('{s}.gate', 2) FROM {s}.capture c, {s}.gate g
+  WHERE g.last_value = 1 AND pg_total_relation_size('{s}.change') - c.free_bytes > c.most_bytes;
+$bound$;""",
+    "cut": """CREATE OR REPLACE FUNCTION {s}.cut() RETURNS void LANGUAGE plpgsql {safe} AS $cut$
+DECLARE
+  last {s}.capture;
+  lossy boolean;
+  over boolean := false;
+BEGIN
+  -- The lock comes before the snapshot of the next statement, so that the snapshots of the cuts only grow.
+  SELECT * INTO last FROM {s}.capture FOR UPDATE;
+  IF last.torn IS NOT NULL THEN
+    over := NOT EXISTS (SELECT FROM pg_snapshot_xip(last.torn) x WHERE NOT pg_visible_in_snapshot(x,
+      pg_current_snapshot()));
+  END IF;
+  lossy := last.torn IS NOT NULL OR (SELECT g.last_value FROM {s}.gate g) = 2;
+  WITH fresh AS (
+    SELECT c.xid, max(c.number) AS highest, count(*) AS changes, max(c.at) AS at,
+      sum(160 + coalesce(octet_length(c.old), 0) + coalesce(octet_length(c.new), 0)) AS bytes
+    FROM {s}.change c WHERE c.xid >= pg_snapshot_xmax(last.snapshot)
+      OR c.xid IN (SELECT pg_snapshot_xip(last.snapshot)) GROUP BY c.xid
+  ), listed AS (
+    SELECT f.xid, f.highest, f.changes, f.at, f.bytes, false AS gap FROM fresh f UNION ALL
+    SELECT pg_current_xact_id(), 0, 0, last.at, 0, true WHERE lossy AND (over OR EXISTS (SELECT FROM fresh))
+  ), placed AS (
+    SELECT last.number + row_number() OVER w AS number, last.place + sum(64 + l.bytes) OVER w AS place, l.xid,
+      l.changes, l.bytes, greatest(last.at, max(l.at) OVER w) AS at,
+      ('x' || left(md5(concat_ws(' ', l.xid, l.highest, l.changes, l.bytes, extract(epoch FROM l.at))), 8))::bit(32)
+        ::bigint AS checksum, l.gap
+    FROM listed l WINDOW w AS (ORDER BY l.highest)
+  ), added AS (
+    INSERT INTO {s}.transaction SELECT * FROM placed RETURNING number, place, at
+  )
+  UPDATE {s}.capture c SET snapshot = pg_current_snapshot(), torn = CASE WHEN over THEN NULL ELSE c.torn END,
+    number = coalesce(a.number, c.number), place = coalesce(a.place, c.place), at = coalesce(a.at, c.at)
+    FROM (SELECT max(number) AS number, max(place) AS place, max(at) AS at FROM added) a;
+END $cut$;""",
+    "resume": """CREATE OR REPLACE FUNCTION {s}.resume() RETURNS void LANGUAGE plpgsql {safe} AS $resume$
+BEGIN
+  PERFORM FROM {s}.capture FOR UPDATE;
+  PERFORM setval('{s}.gate', 1);
+  -- A transaction that lacks changes runs still, or has ended: this snapshot is younger than the gate's value.
+  UPDATE {s}.capture SET torn = pg_current_snapshot();
+END $resume$;""",
+    "prune": """CREATE OR REPLACE FUNCTION {s}.prune(until bigint, most int) RETURNS bigint LANGUAGE plpgsql {safe}
+AS $prune$
+DECLARE
+  removed bigint;
+BEGIN
+  PERFORM FROM {s}.capture FOR UPDATE;
+  WITH gone AS (
+    DELETE FROM {s}.transaction WHERE number IN (SELECT t.number FROM {s}.transaction t WHERE t.place <= until
+      ORDER BY t.number LIMIT most) RETURNING number, place, xid, at, checksum
+  ), changed AS (
+    DELETE FROM {s}.change c USING gone g WHERE c.xid = g.xid
+  ), newest AS (
+    SELECT * FROM gone ORDER BY number DESC LIMIT 1
+  )
+  UPDATE {s}.capture c SET floor_number = n.number, floor_place = n.place, floor_at = n.at,
+    floor_checksum = n.checksum, free_bytes = greatest(0, pg_total_relation_size('{s}.change') - c.place + n.place)
+    FROM newest n;
+  GET DIAGNOSTICS removed = ROW_COUNT;
+  RETURN removed;
+END $prune$;""",
+}
+
+
+def tables(schema: str) -> dict[str, str]:
+    """The statements that create sequences, tables and indexes, by name, in order."""
+    s = quote_identifier(schema)
+    return {name: text.format(s=s) for name, text in {**_SEQUENCES, **_TABLES, **_INDEXES}.items()}
+
+
+def functions(schema: str) -> dict[str, str]:
+    """The statements that create the functions or replace them, by name, in order. Everyone else may call none."""
+    s = quote_identifier(schema)
+    parts = {"s": s, "fixed": _FIXED, "safe": _SAFE, "tag": _TAG, "described": _DESCRIBED}
+    return {name: text.format(**parts) for name, text in _FUNCTIONS.items()}
+
+
+def capture_row(schema: str, identity: str, most_bytes: int) -> str:
+    """The statement that begins a log with this identity."""
+    return (
+        f"INSERT INTO {quote_identifier(schema)}.capture (form, id, system, most_bytes, snapshot, at, floor_at) "  # noqa: S608
+        f"SELECT {FORM}, {quote_literal(identity)}, (SELECT system_identifier FROM pg_control_system()) || ':' || "
+        f"(SELECT oid FROM pg_database WHERE datname = current_database()), {most_bytes}, pg_current_snapshot(), "
+        "now(), now();"
+    )
+
+
+def attach(schema: str, table: str, *, rows: bool, truncates: bool) -> list[str]:
+    """The statements that record the changes of ``table``, a name in SQL. ``rows``, ``truncates``: the triggers to
+    create."""
+    s = quote_identifier(schema)
+    row, whole = quote_identifier(TRIGGER), quote_identifier(TRUNCATES)
+    when = [("AFTER INSERT OR UPDATE OR DELETE", "FOR EACH ROW", row, "record")] if rows else []
+    when += [("AFTER TRUNCATE", "FOR EACH STATEMENT", whole, "truncated")] if truncates else []
+    made: list[str] = []
+    for event, each, name, function in when:
+        made.append(f"CREATE OR REPLACE TRIGGER {name} {event} ON {table} {each} EXECUTE FUNCTION {s}.{function}();")
+        made.append(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name};")
+    return made
+
+
+def detach(schema: str) -> str:
+    """The statement that removes everything: the triggers depend on the functions of the schema."""
+    return f"DROP SCHEMA {quote_identifier(schema)} CASCADE;"
