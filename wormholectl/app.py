@@ -18,7 +18,7 @@ from typer.models import CommandInfo, TyperInfo
 
 from wormhole import __version__
 from wormhole.model.errors import UsageError
-from wormholectl import explain, markers, objects, zookeeper
+from wormholectl import capture, explain, markers, objects, zookeeper
 from wormholectl.backfill import commands as backfill
 from wormholectl.backfill import verify
 from wormholectl.config import commands as config
@@ -49,7 +49,7 @@ _OPERATE: Final = "Operate flows and logs"
 _ROWS: Final = "Existing rows, archive and replay"
 _CONFIGURE: Final = "Configure"
 _GROUPS: Final = {  # in the order of `--help`
-    _FIRST: ("tail", "doctor", "init", "models", "objects"),
+    _FIRST: ("tail", "doctor", "init", "models", "objects", "capture"),
     _RUN: ("up", "down", "publisher", "monitor", "sink", "zookeeper"),
     _OBSERVE: (
         "subscribe",
@@ -94,6 +94,7 @@ _NOUNS: Final = (
     (init.app, None),
     (models.app, None),
     (objects.app, "objects"),
+    (capture.app, "capture"),
     (flows.app, "flows"),
     (markers.app, "markers"),
     (publishers.publishers_app, "publishers"),

@@ -138,6 +138,11 @@ def _found(url: str, where: Where, log: str, password_file: Path | None, tables:
     from wormholectl.logs.sources import datastore_at, login_of
 
     found = datastore_at(url)
+    if found.captures:
+        raise UsageError(
+            f"the log of {found.capabilities.title} is made by triggers",
+            hint="`wormholectl capture` makes and removes them",
+        )
     known = chosen_log(found, url, where, log)
     if not known.name and where.coordinator.endswith((".toml", ".json")):
         raise UsageError(

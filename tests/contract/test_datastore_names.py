@@ -23,7 +23,10 @@ PACKAGES = (
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["wormhole.sources"]
 OWN = {value.split(".")[1] for value in DECLARED.values()}
 TERMS = {"binlog", "gtid", r"my\.cnf", "innodb", "column.famil", "pgoutput", "walsender", r"\blsn\b"}
-NAME = re.compile("|".join(sorted({*DECLARED, *OWN, *TERMS})), re.IGNORECASE)
+LIBRARIES = {"sqlite": r"sqlite://|datastores[./]sqlite"}
+"""Datastores whose library also writes files of our own: what is looked for in place of the name."""
+NAMES = {LIBRARIES.get(name, name) for name in {*DECLARED, *OWN, *TERMS}}
+NAME = re.compile("|".join(sorted(NAMES)), re.IGNORECASE)
 SETTINGS = re.compile("binlog_folder")
 """What a log's settings are called where users of one datastore write them. Who has it is in ``Datastore.refuses``."""
 TARGETS = {
@@ -71,6 +74,7 @@ def test_every_declared_datastore_has_a_folder_of_its_own() -> None:
         "a GTID set",
         "of Postgres",
         "its LSN",
+        "sqlite:///shop.db",
     ],
 )
 def test_a_name_is_found_wherever_it_is(code: str) -> None:

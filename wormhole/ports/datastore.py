@@ -103,7 +103,8 @@ class ServerObjects:
     present ones. ``publisher``: the publisher that uses them now; ``in_use``: what uses them, a command included; each
     empty if nothing does. ``kept``: what is lost if they are dropped; empty: nothing. ``others``: the parameters of a
     URL that name the objects of other logs. ``left_out``: tables whose changes do not reach the log's readers, each
-    with the reason, in words; empty: none.
+    with the reason, in words; empty: none. ``tables``: each table with its state, in words, if triggers make the
+    log.
     """
 
     missing: tuple[str, ...]
@@ -113,6 +114,7 @@ class ServerObjects:
     kept: str = ""
     others: tuple[str, ...] = ()
     left_out: str = ""
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 def number_is_behind(number: int, marker: Datamarker) -> bool:
@@ -133,7 +135,8 @@ class Datastore(ABC):
     ``holds_log``: it keeps log until its source releases it, on a disk of its own. ``one_host``: why its log can be
     read on one host only; empty: it can be read on any. ``on_a_disk``: it consists of files, and its source keeps its
     knowledge of them in ``pin_folder``. The log can be read on any host that has the disk with both, and no other copy
-    can continue it.
+    can continue it. ``captures``: its log is made by triggers, which are among the :meth:`server_objects`, and which
+    only ``wormholectl capture install`` makes.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -144,6 +147,7 @@ class Datastore(ABC):
     holds_log: ClassVar[bool] = False
     one_host: ClassVar[str] = ""
     on_a_disk: ClassVar[bool] = False
+    captures: ClassVar[bool] = False
 
     @abstractmethod
     def form(self, scheme: str) -> str:

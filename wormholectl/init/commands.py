@@ -170,7 +170,7 @@ def init(
             f"this makes no configuration: {error.message}",
             hint="correct the URLs, --application or --log; --to-password-file names the file with a store's password",
         ) from None
-    objects = None if problem is not None else found.server_objects(named, login)
+    objects = None if problem is not None or found.captures else found.server_objects(named, login)
     if objects is not None and not (folder / project.toml).exists():
         _refuse_a_served_log(log, objects)
     _write(folder, texts, force)
