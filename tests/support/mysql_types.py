@@ -203,7 +203,7 @@ def _reals() -> list[Type]:
     exact = "CAST({} AS DOUBLE)"
     return [
         Type("double", "DOUBLE", _DOUBLES, doubles, _double),
-        Type("double(20,4)", "DOUBLE(20,4)", ("0", "1.23456", "-12345678.9"), st.integers(-(10**12), 10**12).map("{}e-3".format), _double),  # noqa: E501
+        Type("double(20,4)", "DOUBLE(20,4)", ("0", "1.23456", "-12345678.9", "1.84"), st.integers(-(10**12), 10**12).map("{}e-3".format), _double, asked=exact),  # noqa: E501
         Type("float", "FLOAT", _SINGLES, singles, _single, asked=exact),
         Type("float(10,2)", "FLOAT(10,2)", ("0", "1.23456", "-1234567.89"), st.integers(-(10**9), 10**9).map("{}e-3".format), _single, asked=exact),  # noqa: E501
     ]  # fmt: skip

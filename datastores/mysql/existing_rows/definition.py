@@ -253,8 +253,10 @@ def _codec(row: Mapping[str, Any]) -> str:
 
 
 def _asked(name: str, kind: str) -> str:
-    """The expression of a column in a SELECT. The text of a FLOAT has only six digits; as a DOUBLE it has all."""
-    return f"CAST({quoted(name)} AS DOUBLE)" if kind == "float" else quoted(name)
+    """The expression of a column in a SELECT. The text of a FLOAT has only six digits, that of a DOUBLE(20,4) has four
+    decimals; as a DOUBLE both have all.
+    """
+    return f"CAST({quoted(name)} AS DOUBLE)" if kind in {"float", "double"} else quoted(name)
 
 
 def _fingerprint(key: Sequence[KeyColumn], declared: Sequence[str]) -> str:
