@@ -17,7 +17,7 @@ import pytest
 
 from datastores.mysql import source as source_module
 from datastores.mysql.server import bounded_connection as module
-from datastores.mysql.server.connection import connect, query
+from datastores.mysql.server.connection import connect, query, reading_answers
 from datastores.mysql.source import MySqlSource
 from tests.fuzz.mutate import mutate
 from tests.support.hostile_mysql import STATEMENTS, HostileServer, greeting, packets, serving
@@ -48,6 +48,14 @@ def damaging(seed: int, number: int) -> Callable[[int, bytes], bytes]:
 def told(error: WormholeError) -> None:
     assert error.hint, str(error)
     assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("kind", [KeyError, IndexError, ValueError, TypeError, DecodeError])
+def test_rows_of_another_form_are_a_documented_error(kind: type[Exception]) -> None:
+    with pytest.raises(SourceUnavailable) as error, reading_answers("the server's settings"):
+        raise kind("of the damaged answer")
+    told(error.value)
+    assert error.value.code == "peer-not-database"
 
 
 @pytest.mark.parametrize("stage", range(4), ids=["greeting", "authentication", "settings", "answer"])
