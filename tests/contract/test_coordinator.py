@@ -411,6 +411,9 @@ async def test_tokens_are_seen_and_changed_only_on_what_was_seen(any_form: Coord
     assert refused.value.code == "config-changed"
     await any_form.set_tokens("cache", (second,), (first, second))
     assert await soon(watch) == (second,)
+    assert await any_form.token_holders() == ("cache", "other")  # one of them is not configured
+    await any_form.set_tokens("other", (), (second,))
+    assert await any_form.token_holders() == ("cache",)
 
 
 async def test_subscribers_that_dial_find_what_their_application_has(any_form: Coordinator) -> None:

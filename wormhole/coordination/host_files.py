@@ -59,6 +59,11 @@ class HostFiles:
         path = self._tokens / f"{application}.json"
         return tokens_from_json(_content(path), str(path))
 
+    def token_holders(self) -> tuple[str, ...]:
+        """The applications that have tokens."""
+        names = sorted(path.stem for path in self._tokens.glob("*.json"))
+        return tuple(name for name in names if self.tokens(name))
+
     def set_tokens(self, application: str, tokens: Collection[AccessToken], seen: Collection[AccessToken]) -> None:
         """Store the tokens of the application, if those in ``seen`` are stored."""
         path = self._tokens / f"{application}.json"

@@ -295,6 +295,10 @@ class MemoryCoordinator:
         self.world.hosts[host] = request
         self.world.signal.notify()
 
+    async def token_holders(self) -> tuple[str, ...]:
+        self._need_contact()
+        return tuple(sorted(name for name, tokens in self.world.tokens.items() if tokens))
+
     def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
         return self._watch(lambda: self.world.tokens.get(application, ()))
 

@@ -483,6 +483,9 @@ class Coordinator(Protocol):
     async def set_host(self, host: str, request: HostRequest) -> None:
         """Store a request for a host; the last request stays."""
 
+    async def token_holders(self) -> tuple[str, ...]:
+        """The names of the applications that have tokens, ordered. One that is not configured any more keeps them."""
+
     def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
         """The tokens of an application, also those that expired."""
 

@@ -104,6 +104,9 @@ class StaticCoordinator(MemoryCoordinator):
     def watch_host(self, host: str) -> AsyncIterator[HostRequest]:
         return self._watch_file(partial(self._files.request, host), HostRequest())
 
+    async def token_holders(self) -> tuple[str, ...]:
+        return await asyncio.to_thread(self._files.token_holders)
+
     def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
         return self._watch_file(partial(self._files.tokens, application), ())
 

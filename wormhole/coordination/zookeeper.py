@@ -344,6 +344,14 @@ class ZooKeeperCoordinator:
     async def set_host(self, host: str, request: HostRequest) -> None:
         await self._nodes.put(self._paths.host(host), host_to_json(request))
 
+    async def token_holders(self) -> tuple[str, ...]:
+        found = []
+        for name in sorted(await self._nodes.children(self._paths.applications)):
+            path = self._paths.tokens(name)
+            if tokens_from_json(await self._nodes.get(path) or b"", path):
+                found.append(name)
+        return tuple(found)
+
     def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
         path = self._paths.tokens(application)
         good: list[tuple[AccessToken, ...]] = [()]

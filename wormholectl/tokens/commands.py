@@ -16,12 +16,14 @@ from wormholectl.show.printer import print_json, print_notes, print_text
 if TYPE_CHECKING:
     from wormhole.coordination.access_tokens import AccessToken
     from wormhole.coordination.port import Coordinator
+    from wormholectl.tokens.show import HeldToken
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Give subscribers that dial a token in place of a certificate.")
 
 Application = Annotated[str, typer.Argument(metavar="APP", help="The application.", show_default=False)]
+Named = Annotated[str, typer.Argument(metavar="[APP]", help="The application; without it all.", show_default=False)]
 
 _LAST_ONE: Final = "no subscriber of it can dial with a token from then on"
 
@@ -39,6 +41,7 @@ def tokens_create(
     """Make a token of an application and print it, once: only its hash is stored. Two can be valid at a time, so that
     subscribers change from one to the next without a pause.
     """
+    from wormhole.admin.discovery import with_coordinator
     from wormhole.coordination.access_tokens import new_token, with_token
     from wormhole.model.units import parse_duration
 
@@ -48,6 +51,7 @@ def tokens_create(
         raise UsageError(f"--expires {error}") from None
     at = now()
     text, token = new_token(at, at + valid_s if expires else 0.0)
+    with_coordinator(where, lambda coordinator: coordinator.application(application))  # it has to be configured
     _, notes = _change(where, application, "tokens create", lambda old: (with_token(old, token, application), token))
     if as_json:
         print_json({"application": application, "token": text, **_object(token), "notes": notes})
@@ -58,17 +62,17 @@ def tokens_create(
 
 @app.command("list", epilog="Example:\n\n  wormholectl tokens list cache -c shop.toml --json")
 @with_where
-def tokens_list(application: Application, where: Where, as_json: AsJson = False) -> None:
-    """List the tokens of an application: id, when it was made, when it expires."""
+def tokens_list(where: Where, application: Named = "", as_json: AsJson = False) -> None:
+    """List the tokens of an application, or of all, also of those that are not configured any more."""
     from wormhole.admin.discovery import with_coordinator
-    from wormholectl.tokens.show import tokens_table
+    from wormholectl.tokens.show import held_tokens_table
 
-    found = with_coordinator(where, lambda coordinator: _stored(coordinator, application))
-    table = tokens_table(now())
+    found = with_coordinator(where, lambda coordinator: _held(coordinator, application))
+    table = held_tokens_table(now())
     if as_json:
-        print_json({"application": application, "tokens": table.objects(found)})
+        print_json({"application": application or None, "tokens": table.objects(found)})
     else:
-        table.show(found, f"{application} has no tokens")
+        table.show(found, f"{application or 'no application'} has {'no ' if application else ''}tokens")
 
 
 @app.command("revoke", epilog="Example:\n\n  wormholectl tokens revoke cache 5f0c2a91 -c shop.toml --yes")
@@ -82,7 +86,9 @@ def tokens_revoke(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token. Streams that it admitted end within seconds."""
+    """Revoke a token, also of an application that is not configured any more. Streams that it admitted end within
+    seconds.
+    """
     confirm(f"Revoke the token {token_id} of {application}?", yes)
 
     def without(known: Collection[AccessToken]) -> tuple[tuple[AccessToken, ...], AccessToken]:
@@ -129,9 +135,22 @@ def _change(where: Where, application: str, what: str, change: _Change) -> tuple
 
 
 async def _stored(coordinator: Coordinator, application: str) -> tuple[AccessToken, ...]:
-    """The tokens of an application that is configured. Raises :class:`~wormhole.model.errors.WormholeError`."""
-    await coordinator.application(application)
-    return await anext(coordinator.watch_tokens(application))
+    """The tokens of an application. Raises :class:`~wormhole.model.errors.WormholeError` if it neither is configured
+    nor has any.
+    """
+    tokens = await anext(coordinator.watch_tokens(application))
+    if not tokens:
+        await coordinator.application(application)
+    return tokens
+
+
+async def _held(coordinator: Coordinator, application: str) -> list[HeldToken]:
+    """The tokens of the application; empty: of all."""
+    from wormholectl.tokens.show import HeldToken
+
+    configured = await anext(coordinator.watch_applications())
+    names = (application,) if application else await coordinator.token_holders()
+    return [HeldToken(name, name in configured, token) for name in names for token in await _stored(coordinator, name)]
 
 
 def _object(token: AccessToken) -> dict[str, object]:

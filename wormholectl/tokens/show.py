@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
 from wormhole.coordination.access_tokens import AccessToken
 from wormholectl.show.columns import ShownColumn, ShownTable
 from wormholectl.show.printer import local, utc
 
-__all__ = ["tokens_table"]
+__all__ = ["HeldToken", "held_tokens_table", "tokens_table"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldToken:
+    """A token of an application. ``configured``: whether the application is; otherwise the token admits none."""
+
+    application: str
+    configured: bool
+    token: AccessToken
 
 
 def tokens_table(now: float) -> ShownTable[AccessToken]:
-    """The columns, for tokens as they are at ``now``. An object for programs is a ``token`` of docs/cli-schema.json."""
-    return ShownTable[AccessToken](
-        ShownColumn("ID", "id", lambda token: token.id),
-        ShownColumn("CREATED", None, lambda token: token.created, local),
-        ShownColumn(None, "created", lambda token: utc(token.created)),
-        ShownColumn("EXPIRES", None, lambda token: token.expires or None, local),
-        ShownColumn(None, "expires", lambda token: utc(token.expires) if token.expires else None),
-        ShownColumn("VALID", "valid", lambda token: token.is_valid(now), lambda valid: "yes" if valid else "no"),
+    """The columns, for tokens as they are at ``now``."""
+    return ShownTable[AccessToken](*_columns(now, lambda token: token))
+
+
+def held_tokens_table(now: float) -> ShownTable[HeldToken]:
+    """The same, with the application of each. An object for programs is one of ``tokens`` in docs/cli-schema.json."""
+    return ShownTable[HeldToken](
+        ShownColumn("APPLICATION", "application", lambda held: held.application),
+        *_columns(now, lambda held: held.token),
+        ShownColumn("CONFIGURED", "configured", lambda held: held.configured, _yes),
     )
+
+
+def _columns(now: float, token: Callable[[_T], AccessToken]) -> tuple[ShownColumn[_T], ...]:
+    return (
+        ShownColumn("ID", "id", lambda row: token(row).id),
+        ShownColumn("CREATED", None, lambda row: token(row).created, local),
+        ShownColumn(None, "created", lambda row: utc(token(row).created)),
+        ShownColumn("EXPIRES", None, lambda row: token(row).expires or None, local),
+        ShownColumn(None, "expires", lambda row: utc(token(row).expires) if token(row).expires else None),
+        ShownColumn("VALID", "valid", lambda row: token(row).is_valid(now), _yes),
+    )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

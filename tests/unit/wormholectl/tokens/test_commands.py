@@ -77,3 +77,19 @@ def test_what_is_wrong_is_named(file: Path) -> None:
     made = asked(file, "create", "cache")
     assert "needs-confirmation" in tokens(file, "revoke", "cache", str(made["id"]))[2]
     assert asked(file, "revoke", "cache", str(made["id"]), "--yes")["notes"]
+
+
+def test_those_of_an_application_that_was_removed_are_shown_and_revoked(file: Path) -> None:
+    made = asked(file, "create", "cache")
+    file.write_text(file.read_text().replace("[applications.cache]", "[applications.other]"))
+    kept = asked(file, "create", "other")
+    listed = asked(file, "list")["tokens"]
+    assert isinstance(listed, list)
+    found = [(one["application"], one["id"], one["configured"]) for one in listed]
+    assert found == [("cache", made["id"], False), ("other", kept["id"], True)]
+    assert "application-unknown" in tokens(file, "create", "cache")[2]
+    asked(file, "revoke", "cache", str(made["id"]), "--yes")
+    assert "application-unknown" in tokens(file, "list", "cache")[2]
+    listed = asked(file, "list")["tokens"]
+    assert isinstance(listed, list)
+    assert [one["application"] for one in listed] == ["other"]
