@@ -24,6 +24,7 @@ EXTENDED: Final = (
     "tests/integration/publisher/test_balancers.py::test_a_balancer_that_cuts_idle_connections_does_not_cut_these",
     "tests/integration/publisher/test_balancers.py::test_a_cut_repeats_what_was_not_acknowledged_and_nothing_else",
     "tests/integration/publisher/test_balancers.py::test_a_subscriber_may_ping",
+    "tests/integration/publisher/test_observed_tls.py",
     "tests/integration/publisher/test_balancers.py::test_both_sides_notice_within_three_heartbeats",
     "tests/integration/test_binlog_folder.py",
     "tests/integration/test_mysql_histories.py",
