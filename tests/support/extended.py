@@ -142,11 +142,13 @@ EXTENDED: Final = (
     "tests/system/test_demo.py",
     # What the tests, the benchmarks and the installation stand on.
     "tests/benchmarks/test_loads.py",
+    "tests/contract/test_hdfs_log_source.py",
     "tests/contract/test_relayed_log_source.py",
     "tests/hostile/test_zookeeper_access.py",
     "tests/contract/test_private_server.py",
     "tests/integration/test_database_servers.py",
     "tests/contract/sinks/test_kafka.py",
+    "tests/integration/test_hdfs_jvm.py",
     "tests/integration/test_kafka_security.py",
     "tests/integration/test_kafka_server.py",
     "tests/integration/test_kafka_sink.py",

@@ -7,10 +7,12 @@ other jars are fetched when a test asks for them first; tests that do are soak t
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyspark
@@ -18,8 +20,9 @@ from py4j.java_gateway import JavaGateway
 
 from scripts import pinned_jars
 from tests.support import jars as pinned
+from tests.support.ports import free_port
 
-__all__ = ["hdfs", "yarn"]
+__all__ = ["NameNodeServer", "hdfs", "yarn"]
 
 _SPARK_JARS: Final = Path(pyspark.__file__).with_name("jars")
 _SCHEDULER: Final = """<configuration>
@@ -45,8 +48,8 @@ def _jars() -> Path:
 
 
 @contextmanager
-def _java(folder: Path) -> Iterator[Any]:
-    """The package ``org.apache.hadoop`` of a JVM of its own, which writes to ``folder/hadoop.log``."""
+def _java(folder: Path) -> Iterator[tuple[Any, subprocess.Popen[bytes]]]:
+    """The package ``org.apache.hadoop`` of a JVM of its own, which writes to ``folder/hadoop.log``, and its process."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "capacity-scheduler.xml").write_text(_SCHEDULER)
     path = [str(folder), f"{_jars()}/*", f"{_SPARK_JARS}/*"]
@@ -64,7 +67,7 @@ def _java(folder: Path) -> Iterator[Any]:
         )
         process: subprocess.Popen[bytes] = gateway.java_process
         try:
-            yield gateway.jvm.org.apache.hadoop
+            yield gateway.jvm.org.apache.hadoop, process
         finally:
             gateway.close()
             assert process.stdin is not None
@@ -86,12 +89,74 @@ def _files(hadoop: Any, folder: Path, settings: Mapping[str, str]) -> Iterator[t
         cluster.shutdown()
 
 
+class NameNodeServer:
+    """A NameNode in a JVM of its own, without DataNodes, on a port that it keeps. It keeps its files in ``folder``.
+
+    ``settings``: of Hadoop. ``hadoop``: the package ``org.apache.hadoop`` of its JVM. ``cluster``: Hadoop's
+    ``MiniDFSCluster``. ``files``: its file system, as the superuser. Symbolic links are enabled in it.
+    """
+
+    hadoop: Any
+    cluster: Any
+    files: Any
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.folder = folder
+        self.names = folder / "hdfs" / "name-0-1"
+        self._settings = settings
+        self._port = free_port()
+        self._open = ExitStack()
+        self.url = f"hdfs://localhost:{self._port}/"
+        self.start(fresh=True)
+
+    def start(self, *, fresh: bool = False) -> None:
+        """Start it. ``fresh``: formatted."""
+        self.hadoop, self.process = self._open.enter_context(_java(self.folder))
+        conf = self.hadoop.conf.Configuration()
+        conf.set("hdfs.minidfs.basedir", str(self.folder / "hdfs"))
+        for name, value in self._settings.items():
+            conf.set(name, value)
+        builder = self.hadoop.hdfs.MiniDFSCluster.Builder(conf).numDataNodes(0).nameNodePort(self._port)
+        self.cluster = builder.format(fresh).enableManagedDfsDirsRedundancy(False).build()
+        self.hadoop.fs.FileSystem.enableSymlinks()
+        conf.set("dfs.replication", "1")  # the cluster takes the number of its DataNodes for it
+        self.files = self.hadoop.fs.FileSystem.newInstance(self.cluster.getURI(), conf)
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self.process.kill()
+        self.close()
+
+    def replace(self, saved: Path) -> None:
+        """Put back the files of ``names``, as they were copied. It does not run."""
+        for names in self.names.parent.glob("name-0-*"):
+            shutil.rmtree(names)
+            shutil.copytree(saved, names)
+
+    def close(self) -> None:
+        """End its JVM."""
+        self._open.close()
+
+    def path(self, text: str) -> Any:
+        """A path, for calls of ``files``."""
+        return self.hadoop.fs.Path(text)
+
+    def checkpoint(self) -> None:
+        """Write an image, and purge the edits before it, without the cushion that a NameNode keeps."""
+        actions = self.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction
+        self.files.setSafeMode(actions.SAFEMODE_ENTER)
+        self.files.saveNamespace()
+        self.files.setSafeMode(actions.SAFEMODE_LEAVE)
+        edits = self.cluster.getNamesystem().getFSImage().getEditLog()
+        edits.purgeLogsOlderThan(edits.getCurSegmentTxId())
+
+
 @contextmanager
 def hdfs(folder: Path) -> Iterator[tuple[str, Any]]:
     """An HDFS of a name node and a data node that keeps its files in ``folder``: its URL, ``hdfs://localhost:PORT``,
     and Hadoop's ``MiniDFSCluster``, of which a test stops and restarts nodes.
     """
-    with _java(folder) as hadoop, _files(hadoop, folder, {}) as (_, cluster):
+    with _java(folder) as (hadoop, _), _files(hadoop, folder, {}) as (_, cluster):
         yield cluster.getURI().toString(), cluster
 
 
@@ -101,7 +166,7 @@ def yarn(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     which ``spark-submit --master yarn`` finds both.
     """
     with ExitStack() as stack:
-        hadoop = stack.enter_context(_java(folder))
+        hadoop, _ = stack.enter_context(_java(folder))
         conf, files = stack.enter_context(_files(hadoop, folder, _NODE))
         cluster = hadoop.yarn.server.MiniYARNCluster("wormhole", 1, 1, 1)
         stack.callback(cluster.stop)

@@ -75,8 +75,8 @@ class ChangeEncoder:
         _, old_key = named_values(change.old_key)
         _, key_end = named_values(change.key_end)
         after, before = _in_order(schema, change.after), _in_order(schema, change.before)
-        shards = self._shards_of(change.op, change.table, key)
-        old_shards = self._shards_of(change.op, change.table, old_key) if old_key else shards
+        shards = self.shards_of(change.op, change.table, key)
+        old_shards = self.shards_of(change.op, change.table, old_key) if old_key else shards
         if old_shards != shards:
             return [
                 EncodedChange(old_shards, schema, self.encode_row(Op.DELETE, old_key, before=before)),
@@ -116,7 +116,23 @@ class ChangeEncoder:
 
     def shard_of(self, table: str, key: tuple[Value, ...]) -> str:
         """The shard of a row."""
-        return self._shards_of(Op.READ, table, key)[0]
+        return self.shards_of(Op.READ, table, key)[0]
+
+    def shards_of(self, op: Op, table: str, key: tuple[Value, ...]) -> tuple[str, ...]:
+        """The shards of an update: one, but for a barrier all that its rows may be in."""
+        match self._sharding.by:
+            case "log":
+                return (self._log,)
+            case "hash" if op in _BARRIERS:
+                return self._hash_shards()
+            case "hash" if key:
+                if len(key) == 1 and isinstance(key[0], bytes):
+                    data = key[0]
+                else:
+                    data = b"".join(v.SerializeToString() for v in Row.FromString(encode_row(op, key)).key)
+                return (shard_of_hash(self._log, data, self._sharding.count),)
+            case _:
+                return (self._shard_of_table(table),)
 
     def _schema(self, change: Change) -> Schema:
         known = self._schemas.get(change.table)
@@ -139,21 +155,6 @@ class ChangeEncoder:
 
     def _hash_shards(self) -> tuple[str, ...]:
         return tuple(f"{self._log}.{k}of{self._sharding.count}" for k in range(self._sharding.count))
-
-    def _shards_of(self, op: Op, table: str, key: tuple[Value, ...]) -> tuple[str, ...]:
-        match self._sharding.by:
-            case "log":
-                return (self._log,)
-            case "hash" if op in _BARRIERS:
-                return self._hash_shards()
-            case "hash" if key:
-                if len(key) == 1 and isinstance(key[0], bytes):
-                    data = key[0]
-                else:
-                    data = b"".join(v.SerializeToString() for v in Row.FromString(encode_row(op, key)).key)
-                return (shard_of_hash(self._log, data, self._sharding.count),)
-            case _:
-                return (self._shard_of_table(table),)
 
 
 def named_values(key: Key) -> tuple[tuple[str, ...], tuple[Value, ...]]:

@@ -1,0 +1,1 @@
+"""HDFS as a datastore: the edits of its NameNode."""

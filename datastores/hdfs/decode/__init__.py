@@ -1,0 +1,1 @@
+"""Decoding of what a NameNode returns. No I/O."""

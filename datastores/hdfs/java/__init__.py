@@ -1,0 +1,1 @@
+"""The JVM that talks to the NameNode."""

@@ -1,0 +1,1 @@
+"""Reading the edits: places, proofs, readers."""
