@@ -13,7 +13,7 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.contract import Harness
 
-__all__ = ["DATABASE", "CaptureHarness", "capture_source", "capture_url", "install", "options_of"]
+__all__ = ["DATABASE", "CaptureHarness", "as_owner", "capture_source", "capture_url", "install", "options_of"]
 
 DATABASE: Final = "captured"
 
@@ -29,6 +29,12 @@ def install(server: PostgresServer, database: str, *tables: str, parameters: str
     """Let triggers record the tables."""
     url, login = capture_url(server, database, parameters), Login(server.password_file)
     DATASTORE.run_statements(url, login, DATASTORE.server_objects(url, login, tables).missing)
+
+
+def as_owner(server: PostgresServer, database: str, *statements: str) -> None:
+    """Run the statements as the account of the publisher, which then owns what they create."""
+    granted = f"GRANT CREATE ON DATABASE {database} TO {server.user}"
+    server.sql(granted, f"SET ROLE {server.user}", *statements, database=database)
 
 
 def options_of(server: PostgresServer, state: Path, sharding: Sharding | None = None) -> SourceOptions:

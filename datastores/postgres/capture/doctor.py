@@ -76,7 +76,7 @@ def _room(connection: Connection, address: Address, schema: str) -> Iterator[Fin
 
 
 def _bound(state: LogState) -> Finding:
-    used, most = (state.place - state.floor_place) >> 20, state.most_bytes >> 20
+    used, most = (state.bytes - state.free_bytes) >> 20, state.most_bytes >> 20
     if state.stopped:
         return Finding(
             "change_table",

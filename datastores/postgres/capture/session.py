@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from datastores.postgres.capture.statements import OPENING
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.connection import Connection, Row, ServerError
-from datastores.postgres.sql_text import quote_identifier
+from datastores.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.model.errors import UnsupportedLog
 
 __all__ = ["CUT_S", "OLDEST_VERSION", "LogState", "Transaction", "changes", "installed", "read_state", "transactions"]
@@ -28,8 +29,8 @@ _COLUMNS: Final = f"number, place, xid, changes, bytes, {_US.format('at')}, chec
 class LogState:
     """``identity``: of the installation. ``number``, ``place``, ``at_us``: of the last transaction. ``floor_…``: of the
     last one that was removed. ``uncut``: there are changes after the last transaction, or transactions to wait for.
-    ``stopped``: nothing is recorded. ``torn``: transactions that lack changes may follow. ``checksum``: of the
-    transaction that was asked for; ``None``: it is not there.
+    ``bytes``: of the change table; ``free_bytes``: how many of them no change takes. ``stopped``: nothing is recorded.
+    ``opening``: recording begins again. ``checksum``: of the transaction that was asked for; ``None``: it is not there.
     """
 
     identity: str
@@ -42,9 +43,10 @@ class LogState:
     floor_checksum: int
     most_bytes: int
     bytes: int
+    free_bytes: int
     uncut: bool
     stopped: bool
-    torn: bool
+    opening: bool
     checksum: int | None
 
     def proves(self, number: int) -> int | None:
@@ -99,13 +101,16 @@ def read_state(connection: Connection, schema: str, number: int = -1) -> LogStat
     Raises :class:`~wormhole.model.errors.UnsupportedLog` for a copy of another database.
     """
     s = quote_identifier(schema)
+    opening = ", ".join(map(quote_literal, OPENING))
     ((system, here, *values, identity, checksum),) = connection.query(
         f"SELECT c.system, (SELECT system_identifier FROM pg_control_system()) || ':' || (SELECT oid FROM pg_database "  # noqa: S608
         f"WHERE datname = current_database()), c.number, c.place, {_US.format('c.at')}, c.floor_number, c.floor_place, "
         f"{_US.format('c.floor_at')}, c.floor_checksum, c.most_bytes, pg_total_relation_size('{s}.change'), "
+        "c.free_bytes, "
         f"(c.torn IS NOT NULL OR EXISTS (SELECT FROM {s}.change h WHERE h.xid >= pg_snapshot_xmax(c.snapshot) "
-        f"OR h.xid IN (SELECT pg_snapshot_xip(c.snapshot))))::int, (g.last_value - 1), (c.torn IS NOT NULL)::int, "
-        f"c.id, (SELECT t.checksum FROM {s}.transaction t WHERE t.number = {number}) "
+        f"OR h.xid IN (SELECT pg_snapshot_xip(c.snapshot))))::int, (g.last_value - 1), "
+        f"(c.torn::text IN ({opening}))::int, c.id, "
+        f"(SELECT t.checksum FROM {s}.transaction t WHERE t.number = {number}) "
         f"FROM {s}.capture c, {s}.gate g"
     )
     if system != here:
@@ -115,7 +120,9 @@ def read_state(connection: Connection, schema: str, number: int = -1) -> LogStat
             hint="run `wormholectl capture remove` and `wormholectl capture install`; the log then begins anew",
             code="log-diverged",
         )
-    n, place, at, f_n, f_place, f_at, f_sum, most, size, uncut, stopped, torn = (int(value or 0) for value in values)
+    n, place, at, f_n, f_place, f_at, f_sum, most, size, free, uncut, stopped, opening_ = (
+        int(value or 0) for value in values
+    )
     return LogState(
         identity or "",
         n,
@@ -127,9 +134,10 @@ def read_state(connection: Connection, schema: str, number: int = -1) -> LogStat
         f_sum,
         most,
         size,
+        free,
         bool(uncut),
         bool(stopped),
-        bool(torn),
+        bool(opening_),
         None if checksum is None else int(checksum),
     )
 

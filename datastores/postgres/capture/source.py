@@ -310,8 +310,10 @@ class CaptureSource:
 
     def _resume(self, state: LogState) -> None:
         """Let the triggers record changes again, once enough of the change table is free."""
-        if state.stopped and state.place - state.floor_place < state.most_bytes * _ROOM:
-            self._ask(lambda control: control.query(f"SELECT {quote_identifier(self._schema)}.resume()"))
+        if state.opening or (state.stopped and state.bytes - state.free_bytes < state.most_bytes * _ROOM):
+            resume = f"SELECT {quote_identifier(self._schema)}.resume()"
+            while self._ask(lambda control: control.query(resume)) == [("t",)]:
+                pass
             _log.error("changes are recorded again; those that were not are reported as a loss")
 
     def _look_at_tables(self) -> None:

@@ -14,7 +14,10 @@ recorded yet. The record of the outer change then comes later, and its row versi
 ``place`` of the record that it precedes.
 
 **Bound.** A sequence is the gate, because every transaction sees its value at once, whatever its snapshot is. A value
-of 2 stops the recording.
+of 2 stops the recording. A transaction that saw that value lacks changes. `resume` opens the gate in four transactions:
+the last one takes a snapshot, ``torn``, that lists every such transaction. This takes a transaction that began after
+the gate was opened and has ended, because a snapshot does not list transactions after the last one that ended. Until
+those transactions have ended, each cut puts a gap before what it adds.
 """
 
 from __future__ import annotations
@@ -25,13 +28,19 @@ from datastores.postgres.decode.kinds import SESSION_SETTINGS
 from datastores.postgres.server.key_indexes import KEY_INDEX
 from datastores.postgres.sql_text import quote_identifier, quote_literal
 
-__all__ = ["FORM", "TRIGGER", "TRUNCATES", "attach", "capture_row", "detach", "functions", "tables"]
+__all__ = ["FORM", "OPENING", "TRIGGER", "TRUNCATES", "attach", "capture_row", "detach", "functions", "tables"]
 
 FORM: Final = 1
 """The version of these objects, kept in ``capture``."""
 TRIGGER: Final = "!wormhole_capture"
 """The trigger's name sorts before those of an application. So its record comes before those of their triggers."""
 TRUNCATES: Final = "!wormhole_truncate"
+
+OPENING: Final = (
+    "18446744073709551614:18446744073709551615:18446744073709551614",
+    "18446744073709551613:18446744073709551615:18446744073709551613",
+)
+"""Values of ``torn`` while recording begins again. No transaction of theirs ever ends."""
 
 _PATH: Final = "pg_catalog, pg_temp"
 _FIXED: Final = "\n".join(
@@ -42,7 +51,7 @@ _SAFE: Final = f"SECURITY DEFINER SET search_path = {_PATH}"
 
 _TABLES: Final = {
     "capture": """CREATE TABLE {s}.capture (
-  form int NOT NULL, id text NOT NULL, system text NOT NULL, most_bytes bigint NOT NULL,
+  form int NOT NULL, id text PRIMARY KEY, system text NOT NULL, most_bytes bigint NOT NULL,
   snapshot pg_snapshot NOT NULL, torn pg_snapshot,
   number bigint NOT NULL DEFAULT 0, place bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL,
   floor_number bigint NOT NULL DEFAULT 0, floor_place bigint NOT NULL DEFAULT 0,
@@ -164,12 +173,22 @@ BEGIN
     number = coalesce(a.number, c.number), place = coalesce(a.place, c.place), at = coalesce(a.at, c.at)
     FROM (SELECT max(number) AS number, max(place) AS place, max(at) AS at FROM added) a;
 END $cut$;""",
-    "resume": """CREATE OR REPLACE FUNCTION {s}.resume() RETURNS void LANGUAGE plpgsql {safe} AS $resume$
+    "resume": """CREATE OR REPLACE FUNCTION {s}.resume() RETURNS boolean LANGUAGE plpgsql {safe} AS $resume$
+DECLARE
+  at pg_snapshot;
 BEGIN
-  PERFORM FROM {s}.capture FOR UPDATE;
-  PERFORM setval('{s}.gate', 1);
-  -- A transaction that lacks changes runs still, or has ended: this snapshot is younger than the gate's value.
-  UPDATE {s}.capture SET torn = pg_current_snapshot();
+  SELECT c.torn INTO at FROM {s}.capture c FOR UPDATE;
+  IF at::text IS DISTINCT FROM '{opening}' AND at::text IS DISTINCT FROM '{opened}' THEN
+    UPDATE {s}.capture SET torn = '{opening}';
+  ELSIF (SELECT g.last_value FROM {s}.gate g) = 2 THEN
+    PERFORM setval('{s}.gate', 1);
+  ELSIF at::text = '{opening}' THEN
+    UPDATE {s}.capture SET torn = '{opened}';
+  ELSE
+    UPDATE {s}.capture SET torn = pg_current_snapshot();
+    RETURN false;
+  END IF;
+  RETURN true;
 END $resume$;""",
     "prune": """CREATE OR REPLACE FUNCTION {s}.prune(until bigint, most int) RETURNS bigint LANGUAGE plpgsql {safe}
 AS $prune$
@@ -204,6 +223,7 @@ def functions(schema: str) -> dict[str, str]:
     """The statements that create the functions or replace them, by name, in order. Everyone else may call none."""
     s = quote_identifier(schema)
     parts = {"s": s, "fixed": _FIXED, "safe": _SAFE, "tag": _TAG, "described": _DESCRIBED}
+    parts |= {"opening": OPENING[0], "opened": OPENING[1]}
     return {name: text.format(**parts) for name, text in _FUNCTIONS.items()}
 
 
