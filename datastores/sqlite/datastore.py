@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
@@ -10,9 +10,11 @@ from typing import ClassVar
 from datastores.sqlite.url import FORM, SEQUENCE, address_of, check_url
 from wormhole.model.capabilities import Capabilities
 from wormhole.model.findings import Report
+from wormhole.model.table_definition import TableDefinition
 from wormhole.model.values import Op
 from wormhole.ports.datastore import Datastore, Login, ServerObjects, SourceOptions
 from wormhole.ports.log_source import LogSource
+from wormhole.ports.table_source import TableSource
 
 __all__ = ["DATASTORE"]
 
@@ -43,6 +45,16 @@ class SqliteDatastore(Datastore):
         from datastores.sqlite.source import SqliteSource
 
         return SqliteSource(address_of(url), options)
+
+    def open_tables(self, url: str, options: SourceOptions) -> TableSource:
+        from datastores.sqlite.existing_rows import SqliteTables
+
+        return SqliteTables(address_of(url), options)
+
+    def describe(self, url: str, login: Login, wanted: Callable[[str], bool]) -> Sequence[TableDefinition]:
+        from datastores.sqlite.described import describe
+
+        return describe(address_of(url), wanted)
 
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
         from datastores.sqlite import doctor

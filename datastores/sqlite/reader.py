@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from datastores.sqlite.record import Place, Record, Recorded
@@ -13,8 +14,9 @@ from wormhole.model.segment import Segment
 from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
 from wormhole.wire.rows import decode_row
 from wormhole.wire.runs import RunsBuilder
+from wormhole.wire.v1 import update_pb2
 
-__all__ = ["RecordReader", "shard_of_key"]
+__all__ = ["RecordReader", "shard_of_values"]
 
 _NO_GAP: Final = ("", "")
 
@@ -45,9 +47,8 @@ class _Source(Protocol):
         """The error for a place before the record's begin."""
 
 
-def shard_of_key(log: str, row: bytes, count: int) -> str:
-    """The hash shard of an update: of its key's values, or of the bytes of a key that is one value of bytes."""
-    values = decode_row(row).key
+def shard_of_values(log: str, values: Sequence[update_pb2.Value], count: int) -> str:
+    """The hash shard of a key: of its values, or of the bytes of a key that is one value of bytes."""
     if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
         return shard_of_hash(log, values[0].bytes, count)
     return shard_of_hash(log, b"".join(value.SerializeToString() for value in values), count)
@@ -144,7 +145,7 @@ class RecordReader:
             if self._sharding.by == "table":
                 shard = shard_of_table(self._log, schema.table)
             elif self._sharding.by == "hash":
-                shard = shard_of_key(self._log, row, self._sharding.count)
+                shard = shard_of_values(self._log, decode_row(row).key, self._sharding.count)
             self._runs.add((shard,), schema, row)
             segment.log_bytes += len(row)
         marker = self._source.marker(found.place)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sqlite_harness import SqliteTablesHarness
 from tests.support.table_source_harness import (
     CaptureTablesHarness,
     DatabaseTablesHarness,
@@ -18,12 +19,14 @@ from wormhole.ports.testing.contract import MakeHarness
 from wormhole.ports.testing.table_contract import TableSourceContract
 
 
-@pytest.fixture(params=["memory", "rocksdb", "mariadb", "mysql", "postgres", "postgres-capture"])
+@pytest.fixture(params=["memory", "rocksdb", "sqlite", "mariadb", "mysql", "postgres", "postgres-capture"])
 def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> MakeHarness:
     if request.param == "memory":
         return MemoryTablesHarness
     if request.param == "rocksdb":
         return partial(RocksTablesHarness, tmp_path)
+    if request.param == "sqlite":
+        return partial(SqliteTablesHarness, tmp_path)
     server = request.getfixturevalue(f"{request.param.partition('-')[0]}_server")
     kinds = {"postgres": PostgresTablesHarness, "postgres-capture": CaptureTablesHarness}
     return partial(kinds.get(request.param, DatabaseTablesHarness), server, tmp_path)

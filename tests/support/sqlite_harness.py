@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from datastores.sqlite.datastore import DATASTORE
+from datastores.sqlite.existing_rows import SqliteTables
+from datastores.sqlite.url import address_of
 from publisher.sources import open_source
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
-from wormhole.ports.datastore import Login
+from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.contract import Change, Harness
+from wormhole.ports.testing.table_contract import TableHarness
 
-__all__ = ["SqliteHarness", "install"]
+__all__ = ["SqliteHarness", "SqliteTablesHarness", "install"]
 
 
 def install(path: Path, tables: Sequence[str] = ("*",), options: str = "") -> None:
@@ -96,3 +99,26 @@ class SqliteHarness(Harness):
 
     def after(self, key: bytes, value: bytes) -> tuple[bytes, ...]:
         return key, value
+
+
+class SqliteTablesHarness(SqliteHarness, TableHarness):
+    """The tables of the database."""
+
+    def __init__(self, folder: Path, sharding: Sharding) -> None:
+        super().__init__(folder, sharding)
+        self.tables = self._tables()
+
+    def _tables(self) -> SqliteTables:
+        options = SourceOptions("log", self.state, self.sharding, 1 << 26, 0)
+        return SqliteTables(address_of(f"sqlite://{self.path}"), options)
+
+    def reopen_tables(self) -> None:
+        self.tables.close()
+        self.tables = self._tables()
+
+    def drop(self, name: str) -> None:
+        self.writer.execute(f"DROP TABLE {name}")
+
+    def close(self) -> None:
+        self.tables.close()
+        super().close()
