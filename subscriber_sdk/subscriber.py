@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from subscriber_sdk.backfill import Key, KeyRange, ScanEnd
 from wormhole.model.errors import TargetRefused
 from wormhole.model.loss import LossKind
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LastAck
 from wormhole.model.schema import Column, Schema
 from wormhole.model.values import Value
 from wormhole.wire.update import Update
@@ -48,7 +48,9 @@ class ShardNotice:
     an acknowledgement. It is stored with the datamarker and only rises; 0: it was never moved, or the publisher is of
     an earlier release. An application that stores its own datamarker stores the number with it, and adopts ``marker``
     when a higher one comes. ``acknowledged`` (at ASSIGNED): whether the shard's datamarker was ever acknowledged or
-    moved. If it was, an application that holds nothing of the shard lost its state.
+    moved. If it was, an application that holds nothing of the shard lost its state. ``last_ack`` (at ASSIGNED): the
+    shard's last acknowledgement; ``None``: there was none, or the publisher does not know it. See
+    :meth:`was_set_back`.
 
     ``application``, ``dataset`` and ``log`` (at ASSIGNED): whose shard it is, by the publisher's names; not compared.
     ``generation`` (at ASSIGNED): the number of the flow's last backfill.
@@ -65,11 +67,18 @@ class ShardNotice:
     rewound: bool = False
     move: int = 0
     acknowledged: bool = False
+    last_ack: LastAck | None = field(default=None, compare=False)
     application: str = field(default="", compare=False)
     dataset: str = field(default="", compare=False)
     log: str = field(default="", compare=False)
     generation: int = field(default=0, compare=False)
     latest: bool = field(default=False, compare=False)
+
+    def was_set_back(self, kept: KeptMarker) -> bool:
+        """Whether the application acknowledged more than the state that it stored with ``kept``: the state was replaced
+        by an older copy, or lost its last writes. Then a move of the datamarker passes over what the state lost.
+        """
+        return self.last_ack is not None and (kept.move, kept.marker.order) < self.last_ack
 
 
 @dataclass(slots=True, frozen=True)

@@ -40,7 +40,7 @@ from wormhole.coordination.port import SubscriberInfo
 from wormhole.filters import Filter
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import Diverged, PositionPurged, WormholeError
-from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.position import Datamarker, LastAck, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.dead_letters import ParkedRows
 from wormhole.ports.log_source import LogSource
@@ -63,7 +63,8 @@ class ReplayOpening:
     """The orders of a task: push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: whether updates
     whose retries are exhausted are parked; ``parked``: the parked updates. ``counted_to``: the place up to which
     deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was acknowledged since;
-    ``move``: the number of its last move; ``acknowledged``: whether it was ever acknowledged or moved.
+    ``move``: the number of its last move; ``acknowledged``: whether it was ever acknowledged or moved; ``last_ack``:
+    its last acknowledgement.
     """
 
     stream: SubscriberStream
@@ -78,6 +79,7 @@ class ReplayOpening:
     rewound: bool
     move: int
     acknowledged: bool
+    last_ack: LastAck | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ class Replays:
                 flow.delivery.rewound,
                 flow.delivery.move,
                 flow.delivery.was_used,
+                flow.delivery.last_ack,
             )
 
     def pushes_to(self, key: FlowKey, replay: str, ticket: str, epoch: int) -> SubscriberInfo:

@@ -24,7 +24,7 @@ from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.dead_letters import rows_to_messages
 from wormhole.ports.marker_store import FlowKey, ReplayControl
 from wormhole.push.epochs import may_be_exceeded
-from wormhole.wire.markers import marker_from_message, marker_to_message, position_to_message
+from wormhole.wire.markers import ack_to_message, marker_from_message, marker_to_message, position_to_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 __all__ = ["ReplayRequests"]
@@ -164,6 +164,7 @@ class ReplayRequests:
             rewound=found.rewound,
             move=found.move,
             acknowledged=found.acknowledged,
+            last_ack=ack_to_message(found.last_ack),
             projection=_projection(found.filter.projection),
         )
 

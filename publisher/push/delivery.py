@@ -9,7 +9,8 @@ from typing import Final
 
 from caravan.flow import CaravanFlow
 from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker, LastAck, LogPosition
+from wormhole.ports.marker_store import StoredFlow
 from wormhole.push.moves import refuses_later
 from wormhole.wire.body import Body
 from wormhole.wire.markers import marker_to_bytes
@@ -40,6 +41,8 @@ class FlowDelivery:
     """Whether the datamarker was set back, and no acknowledgement was stored since."""
     move: int = 0
     """The number of the last move of the datamarker that the application did not make itself; 0: there was none."""
+    last_ack: LastAck | None = None
+    """The last acknowledgement of another datamarker; ``None``: there was none, or it is not known."""
     moves_under_way: int = 0
     """How many changes of the datamarker are under way."""
     caravan_flow: CaravanFlow | None = None
@@ -92,9 +95,10 @@ class FlowDelivery:
         """Whether the datamarker was ever acknowledged or moved: it is not only where the flow was registered."""
         return self.acknowledged or self.move > 0
 
-    def registered(self, *, rewound: bool, acknowledged: bool, move: int) -> None:
+    def registered(self, record: StoredFlow) -> None:
         """Take the datamarker from the flow's record."""
-        self.rewound, self.acknowledged, self.move = rewound, acknowledged, move
+        self.acknowledged = bool(record.filter_hash)
+        self.rewound, self.move, self.last_ack = record.rewound, record.move, record.last_ack
 
     def refuses_later(self, move: int) -> bool:
         """Whether a later datamarker of the application, which it stored after ``move`` (0: unknown), is from before
@@ -121,9 +125,13 @@ class FlowDelivery:
         self.rewound |= to.order < before
         self.marker = self.durable = to
         self.move = move
+        if self.last_ack is not None and self.last_ack.move == move:
+            self.last_ack = min(self.last_ack, LastAck(move, to.order))
 
     def acked(self, marker: Datamarker) -> None:
         """A subscriber acknowledged everything up to ``marker``."""
+        if marker != self.marker:
+            self.last_ack = LastAck(self.move, marker.order)
         self.marker, self.acknowledged = marker, True
 
     def stored(self, marker: Datamarker, epoch: int) -> None:

@@ -210,8 +210,7 @@ class PublisherFlow:
         """Its record, as it is stored."""
         self.control = record.control
         self.holding.raised(record.epoch)
-        acknowledged = bool(record.filter_hash)
-        self.delivery.registered(rewound=record.rewound, acknowledged=acknowledged, move=record.move)
+        self.delivery.registered(record)
 
     def restored(self, control: FlowControl) -> None:
         """Its record was written anew."""

@@ -241,6 +241,7 @@ class SubscriberStream:
             rewound=flow.delivery.rewound,
             move=flow.delivery.move,
             acknowledged=flow.delivery.was_used,
+            last_ack=flow.delivery.last_ack,
             yields=yields,
             generation=0 if backfill is None else backfill.generation,
             verify=VerifyMode.NONE if backfill is None or backfill.ended else backfill.verify,

@@ -21,7 +21,7 @@ from wormhole.audit.sent_counts import NOT_COUNTED, SentCounts, Settled
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.model.errors import EpochRefused, HandlerFailed, ProtocolError, ReplayError, StreamBroken, WormholeError
 from wormhole.model.loss import LogGap
-from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.position import Datamarker, LastAck, LogPosition, flow_name
 from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
@@ -63,10 +63,10 @@ _STORE_EVERY_S: Final = 1.0
 class Route:
     """Where to push to, and as what. Each ``open`` returns a new one.
 
-    ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``: as in an assignment. ``trust``: ``None``
-    without TLS. ``counted_to``: up to where the flow's stored delivery counts reach. ``forwarding``: what the publisher
-    is told that listens at the address, with its ``name``, because its subscriber dials it; ``None``: the subscriber
-    listens there.
+    ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``, ``last_ack``: as in an assignment.
+    ``trust``: ``None`` without TLS. ``counted_to``: up to where the flow's stored delivery counts reach.
+    ``forwarding``: what is sent to the publisher that listens at the address, with its ``name``, because its subscriber
+    dials it; ``None``: the subscriber listens there.
     """
 
     hello: push_pb2.Hello
@@ -81,6 +81,7 @@ class Route:
     rewound: bool = False
     move: int = 0
     acknowledged: bool = False
+    last_ack: LastAck | None = None
     forwarding: Forwarding | None = None
     name: str = ""
 
@@ -238,6 +239,7 @@ class Delivery:
             rewound=self.route.rewound,
             move=self.route.move,
             acknowledged=self.route.acknowledged,
+            last_ack=self.route.last_ack,
         )
         await self._connection.write(frame)
         await self._until(lambda: self._opened is not None)

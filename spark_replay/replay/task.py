@@ -40,7 +40,7 @@ from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import DeadLetter, Parcel, rows_from_messages
 from wormhole.push.forwarding import MOST_FORWARDED_BYTES, Forwarding
 from wormhole.push.session import MAX_VERSION, MIN_VERSION
-from wormhole.wire.markers import marker_from_message, position_from_message
+from wormhole.wire.markers import ack_from_message, marker_from_message, position_from_message
 from wormhole.wire.problems import problem_of
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
@@ -419,6 +419,7 @@ class _Attempts:
             opened.rewound,
             opened.move,
             opened.acknowledged,
+            ack_from_message(opened.last_ack),
             forwarding,
             task.publisher.tls_name,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LastAck
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Schema
 from wormhole.model.verification import VerifyMode
@@ -47,6 +47,7 @@ class Assigned:
     verify: VerifyMode = VerifyMode.NONE
     move: int = 0
     acknowledged: bool = False
+    last_ack: LastAck | None = None
     size: int = field(default=0, compare=False)
     """Memory of the flow, in addition to its updates."""
 

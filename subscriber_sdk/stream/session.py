@@ -50,7 +50,7 @@ from wormhole.ports.dead_letters import Parcel, UpdatePlace, rows_from_messages
 from wormhole.push.epochs import may_be_exceeded
 from wormhole.push.parking import park_frames
 from wormhole.wire.bounds import shortened
-from wormhole.wire.markers import marker_from_message, marker_to_message
+from wormhole.wire.markers import ack_from_message, marker_from_message, marker_to_message
 from wormhole.wire.problems import code_of_goodbye
 from wormhole.wire.v1 import push_pb2
 from wormhole.wire.verification import mode_of
@@ -368,6 +368,7 @@ class Session:
                 verify,
                 assign.move,
                 assign.acknowledged,
+                ack_from_message(assign.last_ack),
                 FLOW_BYTES + 2 * len(assign.shard),
             )
         )

@@ -21,7 +21,7 @@ from subscriber_sdk.work.flow_worker import FlowWorker
 from subscriber_sdk.work.shards import Shards
 from wormhole.model.errors import HandlerFailed, UsageError
 from wormhole.model.loss import LossKind
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LastAck, LogPosition
 from wormhole.model.reads import read_source
 from wormhole.model.schema import Schema
 from wormhole.model.values import Value
@@ -158,6 +158,7 @@ class KitFlow:
         self._move = 0
         self._moved_to = marker_at(0)
         self._went_back = False
+        self._acks: dict[int, LogPosition] = {}  # by the number of a move the last acknowledgement until the next one
         self.generation = 0
         """The generation of the last backfill."""
         self.epoch = 0
@@ -321,6 +322,10 @@ class KitFlow:
         self._shards = self._process()
         lost = min(self.datamarker, marker_at(max(0, len(self._log) - transactions)), key=_number)
         self.datamarker = max(self._moved_to, lost, key=_number)
+        if self.datamarker == self._moved_to:
+            self._acks.pop(self._move, None)
+        elif self._move in self._acks:
+            self._acks[self._move] = self.datamarker.order
         self.assign()
 
     def hand_over(self, subscriber: Subscriber) -> KitFlow:
@@ -328,7 +333,7 @@ class KitFlow:
         nothing of it. Returns the flow of the process that was replaced, with a publisher and a log of its own.
         """
         replaced = copy.copy(self)
-        replaced._log = list(self._log)
+        replaced._log, replaced._acks = list(self._log), dict(self._acks)
         replaced._replaced = True
         self._kit._flows.append(replaced)
         self._subscriber = subscriber
@@ -384,6 +389,7 @@ class KitFlow:
                 rewound=self._went_back and at_move,
                 move=self._move,
                 acknowledged=self._move > 0 or not at_move,
+                last_ack=max(map(LastAck._make, self._acks.items()), default=None),
                 generation=self.generation,
                 verify=mode_to_message(self._verify),
             )
@@ -395,7 +401,7 @@ class KitFlow:
             return  # it was refused, and assigned in a later epoch
         for frame in publisher.take("accepted"):
             if frame.accepted.HasField("have"):
-                self.datamarker = marker_from_message(frame.accepted.have)
+                self._note_ack(marker_from_message(frame.accepted.have))
                 follows = self._after(self.datamarker)
         if not self._redeliver():
             return
@@ -628,7 +634,12 @@ class KitFlow:
 
     def _note_acks(self) -> None:
         for frame in self._publisher.take("ack") if self._publisher is not None else ():
-            self.datamarker = marker_from_message(frame.ack.marker)
+            self._note_ack(marker_from_message(frame.ack.marker))
+
+    def _note_ack(self, marker: Datamarker) -> None:
+        if marker.order > self.datamarker.order or self._move in self._acks:
+            self._acks[self._move] = marker.order
+        self.datamarker = marker
 
     def _stop(self) -> None:
         """The process dies: it finishes, releases and reports nothing."""

@@ -9,10 +9,10 @@ from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.server.connection import PublisherConnection
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LastAck, LogPosition
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import UpdatePlace, place_to_message
-from wormhole.wire.markers import marker_to_message
+from wormhole.wire.markers import ack_to_message, marker_to_message
 from wormhole.wire.v1 import push_pb2, update_pb2
 
 __all__ = ["ScriptedPublisher", "frames", "marker_at"]
@@ -60,6 +60,7 @@ class frames:  # noqa: N801 - a namespace of functions
         rewound: bool = False,
         move: int = 0,
         acknowledged: bool = False,
+        last_ack: LastAck | None = None,
         yields: bool = False,
         generation: int = 0,
         verify: push_pb2.Verify = push_pb2.VERIFY_NONE,
@@ -78,6 +79,7 @@ class frames:  # noqa: N801 - a namespace of functions
             rewound=rewound,
             move=move,
             acknowledged=acknowledged,
+            last_ack=ack_to_message(last_ack),
             yields=yields,
             generation=generation,
             verify=verify,

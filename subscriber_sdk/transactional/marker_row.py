@@ -104,7 +104,8 @@ def start_of(
     of the rows in messages.
 
     ``confirmed``: epoch and version of the last row that this process stored. A target with an earlier row was set
-    back. A move of the datamarker, before that or since, does not pass over what the target lost.
+    back; so was one whose row is from before the shard's last acknowledgement. A move of the datamarker, before that or
+    since, does not pass over what the target lost.
 
     Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
     """
@@ -126,7 +127,8 @@ def start_of(
         filled = notice.generation > row.version or notice.move > row.move
         return Start(fresh) if filled else Start(raised, halt=_empty(notice, where))
     have = row.datamarker
-    if (row.epoch, row.version) < confirmed and have.order < notice.marker.order:
+    set_back = (row.epoch, row.version) < confirmed or notice.was_set_back(KeptMarker(have, row.move))
+    if set_back and have.order < notice.marker.order:
         move = max(notice.move, row.move)
         return Start(replace(raised, version=row.version + 1, move=move), KeptMarker(have, move))
     # A publisher of an earlier release sends no number.

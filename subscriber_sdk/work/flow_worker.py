@@ -275,6 +275,7 @@ class FlowWorker:
             rewound=assigned.rewound,
             move=assigned.move,
             acknowledged=assigned.acknowledged,
+            last_ack=assigned.last_ack,
             application=self._application,
             dataset=self._port.peer.dataset,
             log=self._port.peer.log,

@@ -127,7 +127,7 @@ from wormhole.filters import Filter
 from wormhole.host.ready_file import ReadyFile, read_ready, write_ready
 from wormhole.host.state_file import FolderState
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LastAck, LogPosition
 from wormhole.model.problem import Problem
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import ChunkRange, Segment
@@ -608,15 +608,16 @@ def marker_stores() -> Iterator[Form]:
     yield in_bytes("markers/parcel", PARCEL, _parcel_to_bytes, _parcel_from_bytes)
     counts = replace(COUNTED[0][FILTER, WINDOW], unacknowledged=3, moved_past=2)
     yield in_bytes("markers/window-counts", counts, WindowCounts.to_bytes, WindowCounts.from_bytes)
-    yield sqlite_form(STORED)
+    yield sqlite_form("markers/sqlite", STORED)
     yield in_bytes("markers/datamarker", at(33), marker_to_bytes, marker_from_bytes)
     yield progress()
 
 
-def sqlite_form(other: StoredFlow) -> Form:
-    """A marker store with two flows, one of them ``other``."""
-    flows = {FLOW: StoredFlow(at(90), 3, "earliest", FILTER), ("cache", "db2"): other}
-    return Form("markers/sqlite", (flows, COUNTED, (LETTER,), PARCEL), lambda folder: fill(folder, other), filled)
+def sqlite_form(name: str, other: StoredFlow, last_ack: LastAck | None = None) -> Form:
+    """A marker store with two flows, one of them ``other``. ``last_ack``: what is stored of the other's, by a release
+    that does."""
+    flows = {FLOW: StoredFlow(at(90), 3, "earliest", FILTER, last_ack=last_ack), ("cache", "db2"): other}
+    return Form(name, (flows, COUNTED, (LETTER,), PARCEL), lambda folder: fill(folder, other), filled)
 
 
 def progress() -> Form:
@@ -1179,8 +1180,9 @@ class Stream:
         return base64.b64decode(self._recorded[side][len(self.sent[side]) - 1])
 
 
-def talk(stream: Stream, move: int = 0) -> Stream:
-    """Every frame once. ``move``: of the flow that is assigned; 0: a later field that was not sent then."""
+def talk(stream: Stream, move: int = 0, last_ack: LastAck | None = None) -> Stream:
+    """Every frame once. ``move`` and ``last_ack``: of the flow that is assigned; 0 and ``None``: later fields that were
+    not sent then."""
     publisher, subscriber = stream.publisher, stream.subscriber
     stream.push(publisher.start())
     stream.answer()
@@ -1201,6 +1203,7 @@ def talk(stream: Stream, move: int = 0) -> Stream:
         verify=VerifyMode.COMPARE,
         move=move,
         acknowledged=bool(move),
+        last_ack=last_ack,
     )
     stream.push(assign)
     subscriber.accept(flow.number, 1 << 20, at(0), move=move)
@@ -1230,12 +1233,12 @@ def talk(stream: Stream, move: int = 0) -> Stream:
     return stream
 
 
-def write_stream(folder: Path, move: int = 0) -> None:
-    (folder / "messages.json").write_text(json.dumps(talk(Stream(), move).sent, indent=1))
+def write_stream(folder: Path, move: int = 0, last_ack: LastAck | None = None) -> None:
+    (folder / "messages.json").write_text(json.dumps(talk(Stream(), move, last_ack).sent, indent=1))
 
 
-def read_stream(folder: Path, move: int = 0) -> Any:
-    events = talk(Stream(json.loads((folder / "messages.json").read_text())), move).events
+def read_stream(folder: Path, move: int = 0, last_ack: LastAck | None = None) -> Any:
+    events = talk(Stream(json.loads((folder / "messages.json").read_text())), move, last_ack).events
     return [type(event).__name__ for event in events], events[2], events[4].body, events[7].marker
 
 
@@ -1263,11 +1266,13 @@ ASSIGNED: Final = Assigned(
 )
 
 
-def moved_stream() -> Form:
+def moved_stream(name: str, last_ack: LastAck | None = None) -> Form:
     """A stream of a flow whose datamarker was moved."""
-    assigned = replace(ASSIGNED, move=4, acknowledged=True)
+    assigned = replace(ASSIGNED, move=4, acknowledged=True, last_ack=last_ack)
     value = (EVENTS.split(), assigned, body(), at(100))
-    return Form("wire/stream", value, partial(write_stream, move=4), partial(read_stream, move=4))
+    return Form(
+        name, value, partial(write_stream, move=4, last_ack=last_ack), partial(read_stream, move=4, last_ack=last_ack)
+    )
 
 
 def travelling() -> Iterator[Form]:

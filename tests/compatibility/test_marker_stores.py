@@ -12,7 +12,7 @@ from wormhole.audit.delivery_counts import DeliveryCounts, RangeKind
 from wormhole.audit.window_counts import Mismatch, ProcessedCount, WindowCounts
 from wormhole.config import CoordinatorConfig
 from wormhole.model import problem
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LastAck, LogPosition
 from wormhole.model.values import Op
 from wormhole.ports.dead_letters import DeadLetter, UpdatePlace, open_parcel
 from wormhole.ports.marker_store import (
@@ -92,7 +92,8 @@ def test_epochs_and_datamarkers_go_on_from_there(store: MarkerStore) -> None:
     assert store.raise_epoch(CACHE) == 4
     assert store.store([MarkerWrite(CACHE, 3, at(95)), MarkerWrite(SEARCH, 42, at(999))]) == (CACHE, SEARCH)
     assert store.store([MarkerWrite(CACHE, 4, at(95), "0123456789abcdef")]) == ()
-    assert store.load()[CACHE] == StoredFlow(at(95), 4, "earliest", "0123456789abcdef")
+    acked = LastAck(0, at(95).order)
+    assert store.load()[CACHE] == StoredFlow(at(95), 4, "earliest", "0123456789abcdef", last_ack=acked)
 
 
 def test_dead_letters_are_read_marked_and_deleted(store: MarkerStore) -> None:

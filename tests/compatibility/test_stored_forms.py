@@ -25,6 +25,7 @@ from tests.compatibility.stored_forms import (
     STORED,
     Form,
     all_forms,
+    at,
     files_of,
     in_bytes,
     keep,
@@ -43,6 +44,7 @@ from wormhole.coordination.records import flow_from_json as record_from_json
 from wormhole.coordination.records import flow_to_json as record_to_json
 from wormhole.formats.spec import FormatSpec
 from wormhole.host.state_file import FolderState
+from wormhole.model.position import LastAck
 
 FIXTURES: Final = Path(__file__).with_name("fixtures")
 FORMS: Final = all_forms()
@@ -56,8 +58,18 @@ MOVES: Final = (
     (b"}',1,0);", b"}',1);"),
     (b"user_version = 5", b"user_version = 4"),
 )
-ADDED: Final = {"markers/dead-letter": (NO_SUBSCRIBER,), "markers/sqlite": (NO_SUBSCRIBER, *MOVES)}
-"""By form, what is written now, and what 1d498d0d wrote."""
+ACKS: Final = (
+    (b" DEFAULT 0, last_ack TEXT NOT NULL DEFAULT '',\n    PRIMARY KEY (", b" DEFAULT 0, PRIMARY KEY ("),
+    (b",'');", b");"),
+    (b",'0 1/7/90');", b");"),
+    (b"user_version = 6", b"user_version = 5"),
+)
+ADDED: Final = {
+    "stored/markers/dead-letter": (NO_SUBSCRIBER,),
+    "stored/markers/sqlite": (NO_SUBSCRIBER, *ACKS, *MOVES),
+    "stored_later/markers/sqlite": ACKS,
+}
+"""By fixture, what is written now, and what was written when it was made."""
 
 
 def write_tables(folder: Path) -> None:
@@ -90,8 +102,20 @@ LATER: Final = [
         flow_to_json,
         lambda data: flow_from_json(FLOW, data, "a node"),
     ),
-    sqlite_form(replace(STORED, move=3)),
-    moved_stream(),
+    sqlite_form("markers/sqlite", replace(STORED, move=3)),
+    sqlite_form(
+        "markers/sqlite-acked",
+        replace(STORED, move=3, last_ack=LastAck(2, at(80).order)),
+        LastAck(0, at(90).order),
+    ),
+    in_bytes(
+        "markers/zookeeper-acked",
+        replace(STORED, move=3, last_ack=LastAck(2, at(80).order)),
+        flow_to_json,
+        lambda data: flow_from_json(FLOW, data, "a node"),
+    ),
+    moved_stream("wire/stream"),
+    moved_stream("wire/stream-acked", LastAck(3, at(80).order)),
     in_bytes(
         "markers/dead-letter",
         replace(LETTER, parked_by="a"),
@@ -220,7 +244,7 @@ def test_a_stored_form_is_read_and_written_as_before(form: Form, folder: str, tm
     written.mkdir()
     form.write(written)
     data_of = files_of(written)
-    for now, then in ADDED.get(form.name, ()) if folder == "stored" else ():
+    for now, then in ADDED.get(f"{folder}/{form.name}", ()):
         data_of = {name: data.replace(now, then) for name, data in data_of.items()}
     found = {name: form.content(data) for name, data in data_of.items()}
     assert found == {name: form.content(data) for name, data in files_of(fixture).items()}

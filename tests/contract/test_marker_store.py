@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.markers import CACHE, SEARCH, marker, write
 from wormhole.model.errors import MarkerStoreError
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker, LastAck, LogPosition
 from wormhole.ports.marker_store import (
     BackfillControl,
     FlowControl,
@@ -368,6 +368,29 @@ def test_a_move_is_stored_with_its_number_until_the_next_one(store: MarkerStore,
     store = reopen()
     store.forget(CACHE)
     assert store.register(CACHE, marker(1), "latest").move == 0
+
+
+def test_the_last_acknowledgement_is_stored_until_the_next_one(store: MarkerStore, reopen: Reopen) -> None:
+    def stored(place: int) -> LastAck | None:
+        store = reopen()
+        assert store.store([write(place, epoch=store.raise_epoch(CACHE))]) == ()
+        return reopen().load()[CACHE].last_ack
+
+    def moved(place: int, *, counts: bool) -> LastAck | None:
+        reopen().rewind(CACHE, marker(place), counts=counts)
+        return reopen().load()[CACHE].last_ack
+
+    store.register(CACHE, marker(10), "latest")
+    assert stored(10) is None, "nothing was acknowledged"
+    first = LastAck(0, marker(20).order)
+    assert stored(20) == moved(40, counts=True) == first
+    assert stored(40) == first, "the move itself is not acknowledged"
+    assert moved(5, counts=False) == first, "the application was set back, and has not what it acknowledged"
+    move = reopen().load()[CACHE].move
+    second = LastAck(move, marker(6).order)
+    assert stored(6) == moved(9, counts=False) == second
+    third = LastAck(move, marker(3).order)
+    assert moved(3, counts=False) == moved(30, counts=True) == third, "the application itself reported less"
 
 
 def test_many_epochs_are_raised_together(store: MarkerStore, reopen: Reopen) -> None:

@@ -650,11 +650,12 @@ def test_a_server_that_was_set_back_while_nothing_changes(
 
 
 @pytest.mark.parametrize(("to", "before"), [(1, True), (2, True), (1, False), (4, False)])
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("mode", ["delete", "set"])
 def test_a_server_that_was_set_back_behind_a_move_of_the_datamarker(
-    new_redis_world: NewWorld, own_redis: RedisServer, mode: str, to: int, before: bool
+    new_redis_world: NewWorld, own_redis: RedisServer, mode: str, to: int, before: bool, restarted: bool
 ) -> None:
-    """``before``: the move is before the server is set back."""
+    """``before``: the move is before the server is set back. ``restarted``: another process goes on."""
     world = new_redis_world(own_redis.url(), mode=mode)
     flow = world.attach()
     flow.commit(put(1, "a"))
@@ -670,6 +671,8 @@ def test_a_server_that_was_set_back_behind_a_move_of_the_datamarker(
     world.client.flushdb()
     for key, value in copy.items():
         world.client.restore(key, 0, value)
+    if restarted:
+        flow.crash_and_redeliver(0, subscriber=world.sink().subscriber)
     if not before:
         flow.move(marker_at(to))
     flow.commit(put(1, "f"))

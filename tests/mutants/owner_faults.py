@@ -98,10 +98,28 @@ OWNER_FAULTS: list[Fault] = [
     Fault(
         name="a-move-is-stored-without-its-number",
         file="publisher/stores/markers/rules.py",
-        old="    move = anew.epoch if counts else stored.move\n",
-        new="    move = stored.move\n",
+        old="    move, acked = anew.epoch if counts else stored.move, stored.last_ack\n",
+        new="    move, acked = stored.move, stored.last_ack\n",
         tests=("tests/contract/test_marker_store.py::test_a_move_is_stored_with_its_number_until_the_next_one",),
         promise="an application that keeps its own datamarker makes every move",
+    ),
+    Fault(
+        name="a-move-passes-over-what-a-target-lost",
+        file="subscriber_sdk/subscriber.py",
+        old="        return self.last_ack is not None and (kept.move, kept.marker.order) < self.last_ack\n",
+        new="        return False\n",
+        tests=(
+            "tests/contract/sinks/test_sql.py::TestMirror::test_an_older_copy_of_the_target_is_filled_from_its_datamarker",
+        ),
+        promise="a process that starts behind the restore of a target delivers again what a move would pass over",
+    ),
+    Fault(
+        name="a-move-counts-as-acknowledged",
+        file="publisher/stores/markers/rules.py",
+        old="    acked = stored.last_ack if write.marker == stored.marker else ",
+        new="    acked = ",
+        tests=("tests/contract/test_marker_store.py::test_the_last_acknowledgement_is_stored_until_the_next_one",),
+        promise="a target that has not adopted a move was not set back",
     ),
     Fault(
         name="a-rewind-is-repeated-after-a-death",

@@ -46,6 +46,8 @@ class Target:
     def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         """An epoch begins. Raises :class:`~wormhole.model.errors.EpochRefused`."""
         row = self.rows.get(notice.shard)
+        if row is not None and notice.was_set_back(KeptMarker(row.datamarker, row.move)):
+            self._world.violation(f"{notice.shard} is at {row}, and its last acknowledgement is {notice.last_ack}")
         start = start_of(row, notice)
         if start.halt is not None:
             self._world.violation(f"{notice.shard} is halted: {start.halt}")

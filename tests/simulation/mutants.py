@@ -244,8 +244,8 @@ MOVE_FAULTS: Final[list[Fault]] = [
     _fault(
         "move-forgotten-by-the-next-owner",
         _RULES,
-        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move)\n",
-        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, 0)\n",
+        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move, last_ack)\n",
+        "    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, 0, last_ack)\n",
         "the number of a move outlives the publisher that made it",
     ),
     _fault(

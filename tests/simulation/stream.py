@@ -123,7 +123,7 @@ class SimulatedStream:
         self._sending[self._numbers] = _Sending(push, flow)
         self._end.send(
             "assign", self._numbers, push.epoch, flow.shard, flow.delivery.marker, yields, self._around.process,
-            flow.delivery.rewound, flow.delivery.move, flow.delivery.was_used,
+            flow.delivery.rewound, flow.delivery.move, flow.delivery.was_used, flow.delivery.last_ack,
         )  # fmt: skip
 
     def revoke(self, flow: PublisherFlow, cause: str) -> None:

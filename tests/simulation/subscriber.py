@@ -25,7 +25,7 @@ from tests.simulation.zookeeper_client import Result, VirtualClient
 from wormhole.coordination.port import SubscriberInfo
 from wormhole.coordination.records import Paths, flow_from_json, subscriber_to_json
 from wormhole.model.errors import EpochRefused
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LastAck
 from wormhole.push.attaching import Attaching
 
 __all__ = ["Subscriber"]
@@ -91,7 +91,7 @@ class _Work:
         given, target = self._assigned, self._subscriber.checks.target
         notice = ShardNotice(
             NoticeKind.ASSIGNED, given.shard, given.epoch, given.marker, "", given.rewound, given.move,
-            given.acknowledged,
+            given.acknowledged, given.last_ack,
         )  # fmt: skip
         try:
             have, move = _kept(target.assigned(notice), given)
@@ -332,12 +332,13 @@ class Subscriber:
 
     def assigned(
         self, line: _Line, number: int, epoch: int, shard: str, marker: Datamarker, yields: bool, publisher: Process,
-        rewound: bool, move: int, acknowledged: bool,
+        rewound: bool, move: int, acknowledged: bool, last_ack: LastAck | None,
     ) -> None:  # fmt: skip
         """A publisher offers a flow: its epoch has to be recorded."""
         offered = Assigned(
-            number, epoch, shard, marker, False, yields=yields, rewound=rewound, move=move, acknowledged=acknowledged
-        )
+            number, epoch, shard, marker, False, yields=yields, rewound=rewound, move=move,
+            acknowledged=acknowledged, last_ack=last_ack,
+        )  # fmt: skip
         if not self._asks:
             self._take(line, number, offered, publisher)
             return

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from wormhole.model.errors import PositionError
 
-__all__ = ["LOG_BYTES", "Anchor", "Datamarker", "LogPosition", "flow_name"]
+__all__ = ["LOG_BYTES", "Anchor", "Datamarker", "LastAck", "LogPosition", "flow_name"]
 
 LOG_BYTES: Final = "log:"
 """The prefix of an anchor's id if the anchor is of bytes of the log instead of a transaction."""
@@ -122,6 +122,15 @@ class Datamarker:
 
     def __str__(self) -> str:
         return f"{self.order} ({self.delivered})" if self.delivered else str(self.order)
+
+
+class LastAck(NamedTuple):
+    """A flow's last acknowledgement: ``move`` is the number of the last move of the datamarker before it, ``order`` the
+    place of the acknowledged datamarker. A later acknowledgement is greater.
+    """
+
+    move: int
+    order: LogPosition
 
 
 def flow_name(application: str, shard: str) -> str:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from wormhole.model.flow_key import FlowKey, start_key
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker, LastAck, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.dead_letters import DeadLetterStore
@@ -142,7 +142,8 @@ class StoredFlow:
     ``start``: the text of the application's ``start`` when the flow was registered. ``filter_hash``: hash of the filter
     under which the marker was reached; empty: no subscriber acknowledged one. ``control``: the requests of operators.
     ``rewound``: the marker was set back and nothing was acknowledged since. ``move``: the number of the last move that
-    :meth:`MarkerStore.rewind` counted, which is the epoch that began with it; 0: there was none.
+    :meth:`MarkerStore.rewind` counted, which is the epoch that began with it; 0: there was none. ``last_ack``: the last
+    acknowledgement; ``None``: there was none, or a release that does not store it wrote the record since.
     """
 
     marker: Datamarker
@@ -152,6 +153,7 @@ class StoredFlow:
     control: FlowControl = FlowControl()
     rewound: bool = False
     move: int = 0
+    last_ack: LastAck | None = None
 
 
 @dataclass(slots=True, frozen=True)

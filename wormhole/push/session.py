@@ -27,7 +27,7 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from wormhole.model.errors import ProtocolError
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Datamarker, LogPosition
+from wormhole.model.position import Datamarker, LastAck, LogPosition
 from wormhole.model.schema import Schema, schema_id
 from wormhole.model.segment import ChunkRange
 from wormhole.model.verification import VerifyMode
@@ -68,7 +68,7 @@ from wormhole.wire.bounds import (
     frames_of,
     shortened,
 )
-from wormhole.wire.markers import marker_from_message, marker_to_bytes, marker_to_message
+from wormhole.wire.markers import ack_to_message, marker_from_message, marker_to_bytes, marker_to_message
 from wormhole.wire.v1 import push_pb2
 from wormhole.wire.verification import mode_to_message
 
@@ -158,6 +158,7 @@ class PushSession:
         rewound: bool = False,
         move: int = 0,
         acknowledged: bool = False,
+        last_ack: LastAck | None = None,
         yields: bool = False,
         generation: int = 0,
         verify: VerifyMode = VerifyMode.NONE,
@@ -181,6 +182,7 @@ class PushSession:
             rewound=rewound,
             move=move,
             acknowledged=acknowledged,
+            last_ack=ack_to_message(last_ack),
             yields=yields,
             park=park,
             generation=generation,

@@ -7,11 +7,13 @@ from typing import Final
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from wormhole.model.errors import ProtocolError
-from wormhole.model.position import Anchor, Datamarker, LogPosition
+from wormhole.model.position import Anchor, Datamarker, LastAck, LogPosition
 from wormhole.wire.v1 import push_pb2
 
 __all__ = [
     "MOST_BACKFILL",
+    "ack_from_message",
+    "ack_to_message",
     "marker_from_bytes",
     "marker_from_message",
     "marker_to_bytes",
@@ -33,6 +35,16 @@ def position_to_message(position: LogPosition) -> push_pb2.Position:
 def position_from_message(message: push_pb2.Position) -> LogPosition:
     """Inverse of :func:`position_to_message`."""
     return LogPosition(message.incarnation, message.file, message.offset)
+
+
+def ack_to_message(ack: LastAck | None) -> push_pb2.LastAck | None:
+    """A flow's last acknowledgement as a message; ``None`` stays ``None``."""
+    return None if ack is None else push_pb2.LastAck(move=ack.move, order=position_to_message(ack.order))
+
+
+def ack_from_message(message: push_pb2.LastAck) -> LastAck | None:
+    """Inverse of :func:`ack_to_message`."""
+    return LastAck(message.move, position_from_message(message.order)) if message.HasField("order") else None
 
 
 def marker_to_message(marker: Datamarker) -> push_pb2.Datamarker:

@@ -21,6 +21,8 @@ from typing import Final
 from publisher.stores.dead_letters.local import LocalDeadLetters
 from publisher.stores.markers.rules import (
     accepts,
+    ack_from_text,
+    ack_to_text,
     control_from_text,
     control_to_text,
     in_place_of,
@@ -30,7 +32,7 @@ from publisher.stores.markers.rules import (
     written_anew,
 )
 from wormhole.host.folder_identity import identity_of
-from wormhole.model.errors import MarkerStoreError, ProtocolError
+from wormhole.model.errors import MarkerStoreError, PositionError, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
 from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
@@ -39,12 +41,13 @@ __all__ = ["LocalMarkerStore"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT: Final = 5
+_FORMAT: Final = 6
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS flows (
     application TEXT NOT NULL, shard TEXT NOT NULL, epoch INTEGER NOT NULL, marker BLOB NOT NULL,
     start TEXT NOT NULL, filter_hash TEXT NOT NULL, control TEXT NOT NULL DEFAULT '',
-    rewound INTEGER NOT NULL DEFAULT 0, move INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (application, shard)
+    rewound INTEGER NOT NULL DEFAULT 0, move INTEGER NOT NULL DEFAULT 0, last_ack TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (application, shard)
 ) WITHOUT ROWID
 """
 _BOOKS: Final = """
@@ -59,14 +62,17 @@ _UPGRADES: Final = {
     2: _BOOKS,
     3: "ALTER TABLE flows ADD COLUMN rewound INTEGER NOT NULL DEFAULT 0",
     4: "ALTER TABLE flows ADD COLUMN move INTEGER NOT NULL DEFAULT 0",
+    5: "ALTER TABLE flows ADD COLUMN last_ack TEXT NOT NULL DEFAULT ''",
 }
 _WRITE: Final = (
-    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control, rewound, move) "
-    "VALUES (?,?,?,?,?,?,?,?,?)"
+    "INSERT OR REPLACE INTO flows (application, shard, epoch, marker, start, filter_hash, control, rewound, move, "
+    "last_ack) VALUES (?,?,?,?,?,?,?,?,?,?)"
 )
-_READ: Final = "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound, move FROM flows"
+_READ: Final = (
+    "SELECT application, shard, epoch, marker, start, filter_hash, control, rewound, move, last_ack FROM flows"
+)
 
-_Row = tuple[str, str, int, bytes, str, str, str, int, int]
+_Row = tuple[str, str, int, bytes, str, str, str, int, int, str]
 
 
 class LocalMarkerStore:
@@ -296,11 +302,11 @@ class LocalMarkerStore:
         return MarkerStoreError(f"the marker store {self._path} cannot {what}: {error}", hint=hint)
 
     def _record(self, row: _Row) -> tuple[FlowKey, StoredFlow]:
-        application, shard, epoch, marker, start, filter_hash, control, rewound, move = row
+        application, shard, epoch, marker, start, filter_hash, control, rewound, move, acked = row
         try:
-            place, asked = marker_from_bytes(marker), control_from_text(control)
-            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked, bool(rewound), move)
-        except (ProtocolError, ValueError) as error:
+            place, asked, ack = marker_from_bytes(marker), control_from_text(control), ack_from_text(acked)
+            return (application, shard), StoredFlow(place, epoch, start, filter_hash, asked, bool(rewound), move, ack)
+        except (ProtocolError, ValueError, PositionError) as error:
             raise MarkerStoreError(
                 f"the marker store {self._path} holds no valid record of this flow: {error}",
                 flow=flow_name(application, shard),
@@ -337,7 +343,8 @@ class LocalMarkerStore:
         marker = marker_to_bytes(stored.marker)
         control, rewound = control_to_text(stored.control), int(stored.rewound)
         texts = (stored.start, stored.filter_hash, control)
-        database.execute(_WRITE, (*flow, stored.epoch, marker, *texts, rewound, stored.move))
+        acked = ack_to_text(stored.last_ack)
+        database.execute(_WRITE, (*flow, stored.epoch, marker, *texts, rewound, stored.move, acked))
         return stored
 
     @staticmethod

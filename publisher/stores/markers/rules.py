@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from wormhole.model.errors import MarkerStoreError, PositionError, ProtocolError
 from wormhole.model.json_input import read_json
-from wormhole.model.position import Datamarker, LogPosition, flow_name
+from wormhole.model.position import Datamarker, LastAck, LogPosition, flow_name
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import (
@@ -27,6 +27,8 @@ from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 
 __all__ = [
     "accepts",
+    "ack_from_text",
+    "ack_to_text",
     "control_from_text",
     "control_to_text",
     "flow_from_json",
@@ -58,8 +60,9 @@ def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
 
 
 def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
-    """``stored`` after ``write``."""
-    return replace(stored, marker=write.marker, filter_hash=write.filter_hash, rewound=False)
+    """``stored`` after ``write``. A write of the datamarker that is stored may be of counts, or belong to a move."""
+    acked = stored.last_ack if write.marker == stored.marker else LastAck(stored.move, write.marker.order)
+    return replace(stored, marker=write.marker, filter_hash=write.filter_hash, rewound=False, last_ack=acked)
 
 
 def raised(stored: StoredFlow, above: int) -> StoredFlow:
@@ -72,8 +75,10 @@ def moved(stored: StoredFlow, marker: Datamarker, *, counts: bool) -> StoredFlow
     the move. No epoch of the flow comes twice, also after its record was lost, so a number is above all earlier ones.
     """
     back, anew = marker.order < stored.marker.order, raised(stored, 0)
-    move = anew.epoch if counts else stored.move
-    return replace(anew, marker=marker, rewound=back or stored.rewound, move=move)
+    move, acked = anew.epoch if counts else stored.move, stored.last_ack
+    if acked is not None and acked.move == move:  # the application itself reported how far it is
+        acked = min(acked, LastAck(move, marker.order))
+    return replace(anew, marker=marker, rewound=back or stored.rewound, move=move, last_ack=acked)
 
 
 def written_anew(flow: FlowKey) -> str:
@@ -91,6 +96,17 @@ def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start:
     ``epoch``: at least the record's.
     """
     return StoredFlow(marker, epoch, start, control=FlowControl(missing=damage.problem))
+
+
+def ack_to_text(ack: LastAck | None) -> str:
+    """A flow's last acknowledgement in its stored form; empty if there was none."""
+    return "" if ack is None else f"{ack.move} {ack.order}"
+
+
+def ack_from_text(text: str) -> LastAck | None:
+    """Inverse of :func:`ack_to_text`. Raises ``ValueError`` and :class:`~wormhole.model.errors.PositionError`."""
+    move, _, order = text.partition(" ")
+    return LastAck(int(move), LogPosition.parse(order)) if text else None
 
 
 def control_to_text(control: FlowControl) -> str:
@@ -259,6 +275,8 @@ def flow_to_json(stored: StoredFlow) -> bytes:
         record["rewound"] = True
     if stored.move:
         record["move"] = stored.move
+    if stored.last_ack is not None:
+        record["last_ack"] = ack_to_text(stored.last_ack)
     return json.dumps(record, sort_keys=True).encode()
 
 
@@ -269,13 +287,13 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
         control = given.get("control", "")  # a node of an earlier release has none
-        # Left out where they are false and 0, as by earlier releases.
-        rewound, move = given.get("rewound", False), given.get("move", 0)
+        # Left out where they are false, 0 and empty, as by earlier releases.
+        rewound, move, acked = given.get("rewound", False), given.get("move", 0), given.get("last_ack", "")
         if not (
             type(epoch) is int
             and type(move) is int
             and isinstance(rewound, bool)
-            and all(isinstance(text, str) for text in (start, filter_hash, control))
+            and all(isinstance(text, str) for text in (start, filter_hash, control, acked))
         ):
             raise TypeError("a field has the wrong type")
         if not (epoch >= 0 and may_be_exceeded(epoch)):
@@ -283,11 +301,12 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         if not 0 <= move <= epoch:
             raise ValueError(f"{move} is no move up to epoch {epoch}")
         asked = control_from_text(control)
-    except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError) as error:
+        last_ack = ack_from_text(acked)
+    except (ValueError, KeyError, TypeError, binascii.Error, ProtocolError, PositionError) as error:
         raise MarkerStoreError(
             f"{where} holds no valid datamarker: {type(error).__name__} {error}",
             flow=flow_name(*flow),
             hint=written_anew(flow),
             code="marker-damaged",
         ) from error
-    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move)
+    return StoredFlow(marker, epoch, start, filter_hash, asked, rewound, move, last_ack)

@@ -315,13 +315,17 @@ class TestMirror:
         assert "orders was dropped in the target" in caplog.text
         assert "wormholectl backfill start test" in caplog.text
 
-    @pytest.mark.parametrize(("runs", "moved"), [(False, False), (True, False), (True, True)])
+    @pytest.mark.parametrize(
+        ("moment", "moved"),
+        [("released", False), ("running", False), ("running", True), ("restarted", True)],
+    )
     def test_an_older_copy_of_the_target_is_filled_from_its_datamarker(
-        self, sql_target: SqlTarget, wormhole_kit: Kit, runs: bool, moved: bool
+        self, sql_target: SqlTarget, wormhole_kit: Kit, moment: str, moved: bool
     ) -> None:
-        """It is put back behind a flow that ``runs``, or between two assignments. ``moved``: the copy is older than a
-        move of the datamarker.
+        """It is put back behind a flow that is ``running``, between two assignments, or before another process begins.
+        ``moved``: the copy is older than a move of the datamarker.
         """
+        runs = moment == "running"
         flow = attached(wormhole_kit, sql_target)
         flow.commit(*(update(T, key=key, after={"a": key}) for key in (1, 2)))
         tables = ("orders", "wormhole_marker")
@@ -336,7 +340,9 @@ class TestMirror:
         for table in tables:
             sql_target.sql(f"DELETE FROM {table}")
             sql_target.sql(f"INSERT INTO {table} SELECT * FROM copy_{table}")
-        if not runs:
+        if moment == "restarted":
+            flow.crash_and_redeliver(0, subscriber=sql_target.open().subscriber)
+        elif not runs:
             flow.assign()
         flow.commit(update(T, key=4, after={"a": 4}))
         assert sql_target.rows("orders", "id", "a") == [(1, 5), (3, 3), (4, 4)]

@@ -14,6 +14,7 @@ from wormhole.wire.v1.push_pb2 import Welcome as Welcome
 from wormhole.wire.v1.push_pb2 import Goodbye as Goodbye
 from wormhole.wire.v1.push_pb2 import Heartbeat as Heartbeat
 from wormhole.wire.v1.push_pb2 import Assign as Assign
+from wormhole.wire.v1.push_pb2 import LastAck as LastAck
 from wormhole.wire.v1.push_pb2 import UpdatePlace as UpdatePlace
 from wormhole.wire.v1.push_pb2 import ParkedKey as ParkedKey
 from wormhole.wire.v1.push_pb2 import Accepted as Accepted
@@ -814,7 +815,7 @@ class ReplayReply(_message.Message):
     def __init__(self, flow: _Optional[_Union[FlowStatus, _Mapping]] = ..., replay: _Optional[_Union[ReplayStatus, _Mapping]] = ..., ticket: _Optional[str] = ..., opened: _Optional[_Union[OpenedReplay, _Mapping]] = ..., cause: _Optional[str] = ..., purged: _Optional[_Union[PurgedLog, _Mapping]] = ..., reaches: _Optional[bool] = ..., refused: _Optional[str] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class OpenedReplay(_message.Message):
-    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound", "projection", "move", "acknowledged")
+    __slots__ = ("epoch", "subscriber", "address", "marker", "progress", "skip", "filter", "publisher", "dataset", "copy", "log", "counted_to", "park", "parked", "rewound", "projection", "move", "acknowledged", "last_ack")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -833,6 +834,7 @@ class OpenedReplay(_message.Message):
     PROJECTION_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACK_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     subscriber: str
     address: str
@@ -851,7 +853,8 @@ class OpenedReplay(_message.Message):
     projection: Projection
     move: int
     acknowledged: bool
-    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ..., projection: _Optional[_Union[Projection, _Mapping]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
+    last_ack: _push_pb2.LastAck
+    def __init__(self, epoch: _Optional[int] = ..., subscriber: _Optional[str] = ..., address: _Optional[str] = ..., marker: _Optional[_Union[_push_pb2.Datamarker, _Mapping]] = ..., progress: _Optional[bytes] = ..., skip: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., publisher: _Optional[str] = ..., dataset: _Optional[str] = ..., copy: _Optional[str] = ..., log: _Optional[str] = ..., counted_to: _Optional[_Union[_push_pb2.Position, _Mapping]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[_push_pb2.ParkedKey, _Mapping]]] = ..., rewound: _Optional[bool] = ..., projection: _Optional[_Union[Projection, _Mapping]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., last_ack: _Optional[_Union[_push_pb2.LastAck, _Mapping]] = ...) -> None: ...
 
 class Projection(_message.Message):
     __slots__ = ("columns", "mask", "key_check")

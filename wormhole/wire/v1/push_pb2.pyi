@@ -162,7 +162,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation", "verify", "move", "acknowledged")
+    __slots__ = ("flow", "epoch", "application", "shard", "marker", "replayed", "skip", "park", "parked", "rolled_back", "rewound", "yields", "generation", "verify", "move", "acknowledged", "last_ack")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +179,7 @@ class Assign(_message.Message):
     VERIFY_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACK_FIELD_NUMBER: _ClassVar[int]
     flow: int
     epoch: int
     application: str
@@ -195,7 +196,16 @@ class Assign(_message.Message):
     verify: Verify
     move: int
     acknowledged: bool
-    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ..., verify: _Optional[_Union[Verify, str]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
+    last_ack: LastAck
+    def __init__(self, flow: _Optional[int] = ..., epoch: _Optional[int] = ..., application: _Optional[str] = ..., shard: _Optional[str] = ..., marker: _Optional[_Union[Datamarker, _Mapping]] = ..., replayed: _Optional[bool] = ..., skip: _Optional[_Iterable[str]] = ..., park: _Optional[bool] = ..., parked: _Optional[_Iterable[_Union[ParkedKey, _Mapping]]] = ..., rolled_back: _Optional[str] = ..., rewound: _Optional[bool] = ..., yields: _Optional[bool] = ..., generation: _Optional[int] = ..., verify: _Optional[_Union[Verify, str]] = ..., move: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., last_ack: _Optional[_Union[LastAck, _Mapping]] = ...) -> None: ...
+
+class LastAck(_message.Message):
+    __slots__ = ("move", "order")
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    move: int
+    order: Position
+    def __init__(self, move: _Optional[int] = ..., order: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class UpdatePlace(_message.Message):
     __slots__ = ("position", "inside", "transaction", "index")

@@ -184,7 +184,7 @@ func (x Difference_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Difference_Kind.Descriptor instead.
 func (Difference_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{22, 0}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type Failed_Reason int32
@@ -236,7 +236,7 @@ func (x Failed_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Failed_Reason.Descriptor instead.
 func (Failed_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{29, 0}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{30, 0}
 }
 
 type DataLoss_Kind int32
@@ -288,7 +288,7 @@ func (x DataLoss_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DataLoss_Kind.Descriptor instead.
 func (DataLoss_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{30, 0}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{31, 0}
 }
 
 type ShardNotice_Kind int32
@@ -337,7 +337,7 @@ func (x ShardNotice_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ShardNotice_Kind.Descriptor instead.
 func (ShardNotice_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{32, 0}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // One gRPC message carries every frame that one write gathered.
@@ -1279,8 +1279,9 @@ type Assign struct {
 	Generation uint64 `protobuf:"varint,13,opt,name=generation,proto3" json:"generation,omitempty"`                      // of the flow's last backfill: what it delivers from here on belongs to that; 0: none was asked for
 	Verify     Verify `protobuf:"varint,14,opt,name=verify,proto3,enum=wormhole.wire.v1.Verify" json:"verify,omitempty"` // only to a subscriber that verifies
 	// Number of the last move of the marker that was neither an acknowledgement nor a `have`. It only rises; 0: there was none.
-	Move          uint64 `protobuf:"varint,15,opt,name=move,proto3" json:"move,omitempty"`
-	Acknowledged  bool   `protobuf:"varint,16,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"` // the marker was acknowledged or moved at some time: it is not only where the flow began
+	Move          uint64   `protobuf:"varint,15,opt,name=move,proto3" json:"move,omitempty"`
+	Acknowledged  bool     `protobuf:"varint,16,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`     // the marker was acknowledged or moved at some time: it is not only where the flow began
+	LastAck       *LastAck `protobuf:"bytes,17,opt,name=last_ack,json=lastAck,proto3" json:"last_ack,omitempty"` // absent: nothing was acknowledged, or it is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1427,6 +1428,66 @@ func (x *Assign) GetAcknowledged() bool {
 	return false
 }
 
+func (x *Assign) GetLastAck() *LastAck {
+	if x != nil {
+		return x.LastAck
+	}
+	return nil
+}
+
+// The last acknowledgement of a flow that brought it to another marker.
+type LastAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Move          uint64                 `protobuf:"varint,1,opt,name=move,proto3" json:"move,omitempty"`  // the Assign.move of that epoch
+	Order         *Position              `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"` // of the acknowledged marker
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LastAck) Reset() {
+	*x = LastAck{}
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LastAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LastAck) ProtoMessage() {}
+
+func (x *LastAck) ProtoReflect() protoreflect.Message {
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LastAck.ProtoReflect.Descriptor instead.
+func (*LastAck) Descriptor() ([]byte, []int) {
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LastAck) GetMove() uint64 {
+	if x != nil {
+		return x.Move
+	}
+	return 0
+}
+
+func (x *LastAck) GetOrder() *Position {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
 // Where an update stands in its log. Of one transaction the lower `index` is first; otherwise the lower `position`, and of equal
 // ones the one that is not `inside`. Of two with an equal position, a transaction of the log is before rows of a backfill
 // (transaction `read:<scan>:<chunk>`), and these are in the order of scan and chunk.
@@ -1442,7 +1503,7 @@ type UpdatePlace struct {
 
 func (x *UpdatePlace) Reset() {
 	*x = UpdatePlace{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[9]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1515,7 @@ func (x *UpdatePlace) String() string {
 func (*UpdatePlace) ProtoMessage() {}
 
 func (x *UpdatePlace) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[9]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1528,7 @@ func (x *UpdatePlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdatePlace.ProtoReflect.Descriptor instead.
 func (*UpdatePlace) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{9}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UpdatePlace) GetPosition() *Position {
@@ -1508,7 +1569,7 @@ type ParkedKey struct {
 
 func (x *ParkedKey) Reset() {
 	*x = ParkedKey{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[10]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1581,7 @@ func (x *ParkedKey) String() string {
 func (*ParkedKey) ProtoMessage() {}
 
 func (x *ParkedKey) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[10]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1594,7 @@ func (x *ParkedKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedKey.ProtoReflect.Descriptor instead.
 func (*ParkedKey) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{10}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ParkedKey) GetKey() *RowKey {
@@ -1566,7 +1627,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[11]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1639,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[11]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1652,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{11}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Accepted) GetFlow() uint32 {
@@ -1661,7 +1722,7 @@ type SchemaFrame struct {
 
 func (x *SchemaFrame) Reset() {
 	*x = SchemaFrame{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[12]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1734,7 @@ func (x *SchemaFrame) String() string {
 func (*SchemaFrame) ProtoMessage() {}
 
 func (x *SchemaFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[12]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1747,7 @@ func (x *SchemaFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchemaFrame.ProtoReflect.Descriptor instead.
 func (*SchemaFrame) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{12}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SchemaFrame) GetId() uint64 {
@@ -1717,7 +1778,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[13]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1790,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[13]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1803,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{13}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Batch) GetFlow() uint32 {
@@ -1805,7 +1866,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[14]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1878,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[14]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1891,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{14}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Part) GetFlow() uint32 {
@@ -1908,7 +1969,7 @@ type DatamarkerFrame struct {
 
 func (x *DatamarkerFrame) Reset() {
 	*x = DatamarkerFrame{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[15]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1981,7 @@ func (x *DatamarkerFrame) String() string {
 func (*DatamarkerFrame) ProtoMessage() {}
 
 func (x *DatamarkerFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[15]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +1994,7 @@ func (x *DatamarkerFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatamarkerFrame.ProtoReflect.Descriptor instead.
 func (*DatamarkerFrame) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{15}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DatamarkerFrame) GetFlow() uint32 {
@@ -1970,7 +2031,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[16]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2043,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[16]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2056,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{16}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Progress) GetFlow() uint32 {
@@ -2040,7 +2101,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[17]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2113,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[17]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2126,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{17}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ack) GetFlow() uint32 {
@@ -2117,7 +2178,7 @@ type Processed struct {
 
 func (x *Processed) Reset() {
 	*x = Processed{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[18]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2190,7 @@ func (x *Processed) String() string {
 func (*Processed) ProtoMessage() {}
 
 func (x *Processed) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[18]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2203,7 @@ func (x *Processed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Processed.ProtoReflect.Descriptor instead.
 func (*Processed) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{18}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Processed) GetWindow() int64 {
@@ -2202,7 +2263,7 @@ type ChunkEnd struct {
 
 func (x *ChunkEnd) Reset() {
 	*x = ChunkEnd{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[19]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2275,7 @@ func (x *ChunkEnd) String() string {
 func (*ChunkEnd) ProtoMessage() {}
 
 func (x *ChunkEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[19]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2288,7 @@ func (x *ChunkEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkEnd.ProtoReflect.Descriptor instead.
 func (*ChunkEnd) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{19}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChunkEnd) GetFlow() uint32 {
@@ -2315,7 +2376,7 @@ type ScanEnd struct {
 
 func (x *ScanEnd) Reset() {
 	*x = ScanEnd{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[20]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2388,7 @@ func (x *ScanEnd) String() string {
 func (*ScanEnd) ProtoMessage() {}
 
 func (x *ScanEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[20]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2401,7 @@ func (x *ScanEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScanEnd.ProtoReflect.Descriptor instead.
 func (*ScanEnd) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{20}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScanEnd) GetFlow() uint32 {
@@ -2403,7 +2464,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[21]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2476,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[21]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2489,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{21}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Verified) GetFlow() uint32 {
@@ -2540,7 +2601,7 @@ type Difference struct {
 
 func (x *Difference) Reset() {
 	*x = Difference{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[22]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2613,7 @@ func (x *Difference) String() string {
 func (*Difference) ProtoMessage() {}
 
 func (x *Difference) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[22]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2626,7 @@ func (x *Difference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Difference.ProtoReflect.Descriptor instead.
 func (*Difference) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{22}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Difference) GetKind() Difference_Kind {
@@ -2600,7 +2661,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[23]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2673,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[23]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2686,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{23}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Revoke) GetFlow() uint32 {
@@ -2664,7 +2725,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[24]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2737,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[24]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2750,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{24}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Released) GetFlow() uint32 {
@@ -2746,7 +2807,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[25]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2819,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[25]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2832,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{25}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Park) GetFlow() uint32 {
@@ -2843,7 +2904,7 @@ type Parked struct {
 
 func (x *Parked) Reset() {
 	*x = Parked{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[26]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2916,7 @@ func (x *Parked) String() string {
 func (*Parked) ProtoMessage() {}
 
 func (x *Parked) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[26]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2929,7 @@ func (x *Parked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parked.ProtoReflect.Descriptor instead.
 func (*Parked) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{26}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Parked) GetFlow() uint32 {
@@ -2911,7 +2972,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[27]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +2984,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[27]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +2997,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{27}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Report) GetFlow() uint32 {
@@ -2979,7 +3040,7 @@ type HandlerReport struct {
 
 func (x *HandlerReport) Reset() {
 	*x = HandlerReport{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[28]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3052,7 @@ func (x *HandlerReport) String() string {
 func (*HandlerReport) ProtoMessage() {}
 
 func (x *HandlerReport) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[28]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3065,7 @@ func (x *HandlerReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandlerReport.ProtoReflect.Descriptor instead.
 func (*HandlerReport) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{28}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HandlerReport) GetUpdates() uint64 {
@@ -3095,7 +3156,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[29]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3168,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[29]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3181,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{29}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Failed) GetFlow() uint32 {
@@ -3194,7 +3255,7 @@ type DataLoss struct {
 
 func (x *DataLoss) Reset() {
 	*x = DataLoss{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[30]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3267,7 @@ func (x *DataLoss) String() string {
 func (*DataLoss) ProtoMessage() {}
 
 func (x *DataLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[30]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3280,7 @@ func (x *DataLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataLoss.ProtoReflect.Descriptor instead.
 func (*DataLoss) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{30}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DataLoss) GetFlow() uint32 {
@@ -3282,7 +3343,7 @@ type LossDecision struct {
 
 func (x *LossDecision) Reset() {
 	*x = LossDecision{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[31]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3355,7 @@ func (x *LossDecision) String() string {
 func (*LossDecision) ProtoMessage() {}
 
 func (x *LossDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[31]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3368,7 @@ func (x *LossDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LossDecision.ProtoReflect.Descriptor instead.
 func (*LossDecision) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{31}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LossDecision) GetFlow() uint32 {
@@ -3345,7 +3406,7 @@ type ShardNotice struct {
 
 func (x *ShardNotice) Reset() {
 	*x = ShardNotice{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[32]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3418,7 @@ func (x *ShardNotice) String() string {
 func (*ShardNotice) ProtoMessage() {}
 
 func (x *ShardNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[32]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3431,7 @@ func (x *ShardNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardNotice.ProtoReflect.Descriptor instead.
 func (*ShardNotice) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{32}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ShardNotice) GetFlow() uint32 {
@@ -3413,7 +3474,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[33]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3486,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[33]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3438,7 +3499,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{33}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Position) GetIncarnation() uint32 {
@@ -3474,7 +3535,7 @@ type Anchor struct {
 
 func (x *Anchor) Reset() {
 	*x = Anchor{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[34]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3547,7 @@ func (x *Anchor) String() string {
 func (*Anchor) ProtoMessage() {}
 
 func (x *Anchor) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[34]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3560,7 @@ func (x *Anchor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Anchor.ProtoReflect.Descriptor instead.
 func (*Anchor) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{34}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Anchor) GetId() string {
@@ -3537,7 +3598,7 @@ type Datamarker struct {
 
 func (x *Datamarker) Reset() {
 	*x = Datamarker{}
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[35]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3610,7 @@ func (x *Datamarker) String() string {
 func (*Datamarker) ProtoMessage() {}
 
 func (x *Datamarker) ProtoReflect() protoreflect.Message {
-	mi := &file_wormhole_wire_v1_push_proto_msgTypes[35]
+	mi := &file_wormhole_wire_v1_push_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3623,7 @@ func (x *Datamarker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Datamarker.ProtoReflect.Descriptor instead.
 func (*Datamarker) Descriptor() ([]byte, []int) {
-	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{35}
+	return file_wormhole_wire_v1_push_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Datamarker) GetOrder() *Position {
@@ -3688,7 +3749,7 @@ const file_wormhole_wire_v1_push_proto_rawDesc = "" +
 	"\bPROTOCOL\x10\x04\x12\x0f\n" +
 	"\vNOT_ALLOWED\x10\x05\"#\n" +
 	"\tHeartbeat\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x04R\x06number\"\xf6\x03\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\"\xac\x04\n" +
 	"\x06Assign\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\rR\x04flow\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12 \n" +
@@ -3709,7 +3770,11 @@ const file_wormhole_wire_v1_push_proto_rawDesc = "" +
 	"generation\x120\n" +
 	"\x06verify\x18\x0e \x01(\x0e2\x18.wormhole.wire.v1.VerifyR\x06verify\x12\x12\n" +
 	"\x04move\x18\x0f \x01(\x04R\x04move\x12\"\n" +
-	"\facknowledged\x18\x10 \x01(\bR\facknowledged\"\x95\x01\n" +
+	"\facknowledged\x18\x10 \x01(\bR\facknowledged\x124\n" +
+	"\blast_ack\x18\x11 \x01(\v2\x19.wormhole.wire.v1.LastAckR\alastAck\"O\n" +
+	"\aLastAck\x12\x12\n" +
+	"\x04move\x18\x01 \x01(\x04R\x04move\x120\n" +
+	"\x05order\x18\x02 \x01(\v2\x1a.wormhole.wire.v1.PositionR\x05order\"\x95\x01\n" +
 	"\vUpdatePlace\x126\n" +
 	"\bposition\x18\x01 \x01(\v2\x1a.wormhole.wire.v1.PositionR\bposition\x12\x16\n" +
 	"\x06inside\x18\x02 \x01(\bR\x06inside\x12 \n" +
@@ -3945,7 +4010,7 @@ func file_wormhole_wire_v1_push_proto_rawDescGZIP() []byte {
 }
 
 var file_wormhole_wire_v1_push_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_wormhole_wire_v1_push_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_wormhole_wire_v1_push_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_wormhole_wire_v1_push_proto_goTypes = []any{
 	(Verify)(0),               // 0: wormhole.wire.v1.Verify
 	(Goodbye_Reason)(0),       // 1: wormhole.wire.v1.Goodbye.Reason
@@ -3962,109 +4027,112 @@ var file_wormhole_wire_v1_push_proto_goTypes = []any{
 	(*Goodbye)(nil),           // 12: wormhole.wire.v1.Goodbye
 	(*Heartbeat)(nil),         // 13: wormhole.wire.v1.Heartbeat
 	(*Assign)(nil),            // 14: wormhole.wire.v1.Assign
-	(*UpdatePlace)(nil),       // 15: wormhole.wire.v1.UpdatePlace
-	(*ParkedKey)(nil),         // 16: wormhole.wire.v1.ParkedKey
-	(*Accepted)(nil),          // 17: wormhole.wire.v1.Accepted
-	(*SchemaFrame)(nil),       // 18: wormhole.wire.v1.SchemaFrame
-	(*Batch)(nil),             // 19: wormhole.wire.v1.Batch
-	(*Part)(nil),              // 20: wormhole.wire.v1.Part
-	(*DatamarkerFrame)(nil),   // 21: wormhole.wire.v1.DatamarkerFrame
-	(*Progress)(nil),          // 22: wormhole.wire.v1.Progress
-	(*Ack)(nil),               // 23: wormhole.wire.v1.Ack
-	(*Processed)(nil),         // 24: wormhole.wire.v1.Processed
-	(*ChunkEnd)(nil),          // 25: wormhole.wire.v1.ChunkEnd
-	(*ScanEnd)(nil),           // 26: wormhole.wire.v1.ScanEnd
-	(*Verified)(nil),          // 27: wormhole.wire.v1.Verified
-	(*Difference)(nil),        // 28: wormhole.wire.v1.Difference
-	(*Revoke)(nil),            // 29: wormhole.wire.v1.Revoke
-	(*Released)(nil),          // 30: wormhole.wire.v1.Released
-	(*Park)(nil),              // 31: wormhole.wire.v1.Park
-	(*Parked)(nil),            // 32: wormhole.wire.v1.Parked
-	(*Report)(nil),            // 33: wormhole.wire.v1.Report
-	(*HandlerReport)(nil),     // 34: wormhole.wire.v1.HandlerReport
-	(*Failed)(nil),            // 35: wormhole.wire.v1.Failed
-	(*DataLoss)(nil),          // 36: wormhole.wire.v1.DataLoss
-	(*LossDecision)(nil),      // 37: wormhole.wire.v1.LossDecision
-	(*ShardNotice)(nil),       // 38: wormhole.wire.v1.ShardNotice
-	(*Position)(nil),          // 39: wormhole.wire.v1.Position
-	(*Anchor)(nil),            // 40: wormhole.wire.v1.Anchor
-	(*Datamarker)(nil),        // 41: wormhole.wire.v1.Datamarker
-	(*RowKey)(nil),            // 42: wormhole.wire.v1.RowKey
+	(*LastAck)(nil),           // 15: wormhole.wire.v1.LastAck
+	(*UpdatePlace)(nil),       // 16: wormhole.wire.v1.UpdatePlace
+	(*ParkedKey)(nil),         // 17: wormhole.wire.v1.ParkedKey
+	(*Accepted)(nil),          // 18: wormhole.wire.v1.Accepted
+	(*SchemaFrame)(nil),       // 19: wormhole.wire.v1.SchemaFrame
+	(*Batch)(nil),             // 20: wormhole.wire.v1.Batch
+	(*Part)(nil),              // 21: wormhole.wire.v1.Part
+	(*DatamarkerFrame)(nil),   // 22: wormhole.wire.v1.DatamarkerFrame
+	(*Progress)(nil),          // 23: wormhole.wire.v1.Progress
+	(*Ack)(nil),               // 24: wormhole.wire.v1.Ack
+	(*Processed)(nil),         // 25: wormhole.wire.v1.Processed
+	(*ChunkEnd)(nil),          // 26: wormhole.wire.v1.ChunkEnd
+	(*ScanEnd)(nil),           // 27: wormhole.wire.v1.ScanEnd
+	(*Verified)(nil),          // 28: wormhole.wire.v1.Verified
+	(*Difference)(nil),        // 29: wormhole.wire.v1.Difference
+	(*Revoke)(nil),            // 30: wormhole.wire.v1.Revoke
+	(*Released)(nil),          // 31: wormhole.wire.v1.Released
+	(*Park)(nil),              // 32: wormhole.wire.v1.Park
+	(*Parked)(nil),            // 33: wormhole.wire.v1.Parked
+	(*Report)(nil),            // 34: wormhole.wire.v1.Report
+	(*HandlerReport)(nil),     // 35: wormhole.wire.v1.HandlerReport
+	(*Failed)(nil),            // 36: wormhole.wire.v1.Failed
+	(*DataLoss)(nil),          // 37: wormhole.wire.v1.DataLoss
+	(*LossDecision)(nil),      // 38: wormhole.wire.v1.LossDecision
+	(*ShardNotice)(nil),       // 39: wormhole.wire.v1.ShardNotice
+	(*Position)(nil),          // 40: wormhole.wire.v1.Position
+	(*Anchor)(nil),            // 41: wormhole.wire.v1.Anchor
+	(*Datamarker)(nil),        // 42: wormhole.wire.v1.Datamarker
+	(*RowKey)(nil),            // 43: wormhole.wire.v1.RowKey
 }
 var file_wormhole_wire_v1_push_proto_depIdxs = []int32{
 	8,  // 0: wormhole.wire.v1.PublisherMessage.frames:type_name -> wormhole.wire.v1.PublisherFrame
 	9,  // 1: wormhole.wire.v1.SubscriberMessage.frames:type_name -> wormhole.wire.v1.SubscriberFrame
 	10, // 2: wormhole.wire.v1.PublisherFrame.hello:type_name -> wormhole.wire.v1.Hello
 	14, // 3: wormhole.wire.v1.PublisherFrame.assign:type_name -> wormhole.wire.v1.Assign
-	18, // 4: wormhole.wire.v1.PublisherFrame.schema:type_name -> wormhole.wire.v1.SchemaFrame
-	19, // 5: wormhole.wire.v1.PublisherFrame.batch:type_name -> wormhole.wire.v1.Batch
-	20, // 6: wormhole.wire.v1.PublisherFrame.part:type_name -> wormhole.wire.v1.Part
-	21, // 7: wormhole.wire.v1.PublisherFrame.datamarker:type_name -> wormhole.wire.v1.DatamarkerFrame
-	29, // 8: wormhole.wire.v1.PublisherFrame.revoke:type_name -> wormhole.wire.v1.Revoke
+	19, // 4: wormhole.wire.v1.PublisherFrame.schema:type_name -> wormhole.wire.v1.SchemaFrame
+	20, // 5: wormhole.wire.v1.PublisherFrame.batch:type_name -> wormhole.wire.v1.Batch
+	21, // 6: wormhole.wire.v1.PublisherFrame.part:type_name -> wormhole.wire.v1.Part
+	22, // 7: wormhole.wire.v1.PublisherFrame.datamarker:type_name -> wormhole.wire.v1.DatamarkerFrame
+	30, // 8: wormhole.wire.v1.PublisherFrame.revoke:type_name -> wormhole.wire.v1.Revoke
 	13, // 9: wormhole.wire.v1.PublisherFrame.heartbeat:type_name -> wormhole.wire.v1.Heartbeat
-	36, // 10: wormhole.wire.v1.PublisherFrame.data_loss:type_name -> wormhole.wire.v1.DataLoss
-	38, // 11: wormhole.wire.v1.PublisherFrame.notice:type_name -> wormhole.wire.v1.ShardNotice
+	37, // 10: wormhole.wire.v1.PublisherFrame.data_loss:type_name -> wormhole.wire.v1.DataLoss
+	39, // 11: wormhole.wire.v1.PublisherFrame.notice:type_name -> wormhole.wire.v1.ShardNotice
 	12, // 12: wormhole.wire.v1.PublisherFrame.goodbye:type_name -> wormhole.wire.v1.Goodbye
-	32, // 13: wormhole.wire.v1.PublisherFrame.parked:type_name -> wormhole.wire.v1.Parked
-	25, // 14: wormhole.wire.v1.PublisherFrame.chunk_end:type_name -> wormhole.wire.v1.ChunkEnd
-	26, // 15: wormhole.wire.v1.PublisherFrame.scan_end:type_name -> wormhole.wire.v1.ScanEnd
+	33, // 13: wormhole.wire.v1.PublisherFrame.parked:type_name -> wormhole.wire.v1.Parked
+	26, // 14: wormhole.wire.v1.PublisherFrame.chunk_end:type_name -> wormhole.wire.v1.ChunkEnd
+	27, // 15: wormhole.wire.v1.PublisherFrame.scan_end:type_name -> wormhole.wire.v1.ScanEnd
 	11, // 16: wormhole.wire.v1.SubscriberFrame.welcome:type_name -> wormhole.wire.v1.Welcome
-	17, // 17: wormhole.wire.v1.SubscriberFrame.accepted:type_name -> wormhole.wire.v1.Accepted
-	22, // 18: wormhole.wire.v1.SubscriberFrame.progress:type_name -> wormhole.wire.v1.Progress
-	23, // 19: wormhole.wire.v1.SubscriberFrame.ack:type_name -> wormhole.wire.v1.Ack
-	30, // 20: wormhole.wire.v1.SubscriberFrame.released:type_name -> wormhole.wire.v1.Released
+	18, // 17: wormhole.wire.v1.SubscriberFrame.accepted:type_name -> wormhole.wire.v1.Accepted
+	23, // 18: wormhole.wire.v1.SubscriberFrame.progress:type_name -> wormhole.wire.v1.Progress
+	24, // 19: wormhole.wire.v1.SubscriberFrame.ack:type_name -> wormhole.wire.v1.Ack
+	31, // 20: wormhole.wire.v1.SubscriberFrame.released:type_name -> wormhole.wire.v1.Released
 	13, // 21: wormhole.wire.v1.SubscriberFrame.heartbeat:type_name -> wormhole.wire.v1.Heartbeat
-	35, // 22: wormhole.wire.v1.SubscriberFrame.failed:type_name -> wormhole.wire.v1.Failed
-	37, // 23: wormhole.wire.v1.SubscriberFrame.loss_decision:type_name -> wormhole.wire.v1.LossDecision
+	36, // 22: wormhole.wire.v1.SubscriberFrame.failed:type_name -> wormhole.wire.v1.Failed
+	38, // 23: wormhole.wire.v1.SubscriberFrame.loss_decision:type_name -> wormhole.wire.v1.LossDecision
 	12, // 24: wormhole.wire.v1.SubscriberFrame.goodbye:type_name -> wormhole.wire.v1.Goodbye
-	31, // 25: wormhole.wire.v1.SubscriberFrame.park:type_name -> wormhole.wire.v1.Park
-	33, // 26: wormhole.wire.v1.SubscriberFrame.report:type_name -> wormhole.wire.v1.Report
-	27, // 27: wormhole.wire.v1.SubscriberFrame.verified:type_name -> wormhole.wire.v1.Verified
+	32, // 25: wormhole.wire.v1.SubscriberFrame.park:type_name -> wormhole.wire.v1.Park
+	34, // 26: wormhole.wire.v1.SubscriberFrame.report:type_name -> wormhole.wire.v1.Report
+	28, // 27: wormhole.wire.v1.SubscriberFrame.verified:type_name -> wormhole.wire.v1.Verified
 	1,  // 28: wormhole.wire.v1.Goodbye.reason:type_name -> wormhole.wire.v1.Goodbye.Reason
-	41, // 29: wormhole.wire.v1.Assign.marker:type_name -> wormhole.wire.v1.Datamarker
-	16, // 30: wormhole.wire.v1.Assign.parked:type_name -> wormhole.wire.v1.ParkedKey
+	42, // 29: wormhole.wire.v1.Assign.marker:type_name -> wormhole.wire.v1.Datamarker
+	17, // 30: wormhole.wire.v1.Assign.parked:type_name -> wormhole.wire.v1.ParkedKey
 	0,  // 31: wormhole.wire.v1.Assign.verify:type_name -> wormhole.wire.v1.Verify
-	39, // 32: wormhole.wire.v1.UpdatePlace.position:type_name -> wormhole.wire.v1.Position
-	42, // 33: wormhole.wire.v1.ParkedKey.key:type_name -> wormhole.wire.v1.RowKey
-	15, // 34: wormhole.wire.v1.ParkedKey.first:type_name -> wormhole.wire.v1.UpdatePlace
-	41, // 35: wormhole.wire.v1.Accepted.have:type_name -> wormhole.wire.v1.Datamarker
-	24, // 36: wormhole.wire.v1.Accepted.processed:type_name -> wormhole.wire.v1.Processed
-	41, // 37: wormhole.wire.v1.DatamarkerFrame.marker:type_name -> wormhole.wire.v1.Datamarker
-	24, // 38: wormhole.wire.v1.Progress.processed:type_name -> wormhole.wire.v1.Processed
-	41, // 39: wormhole.wire.v1.Ack.marker:type_name -> wormhole.wire.v1.Datamarker
-	24, // 40: wormhole.wire.v1.Ack.processed:type_name -> wormhole.wire.v1.Processed
-	42, // 41: wormhole.wire.v1.ChunkEnd.after:type_name -> wormhole.wire.v1.RowKey
-	42, // 42: wormhole.wire.v1.ChunkEnd.until:type_name -> wormhole.wire.v1.RowKey
-	42, // 43: wormhole.wire.v1.ChunkEnd.except:type_name -> wormhole.wire.v1.RowKey
-	42, // 44: wormhole.wire.v1.ChunkEnd.alone:type_name -> wormhole.wire.v1.RowKey
-	28, // 45: wormhole.wire.v1.Verified.differences:type_name -> wormhole.wire.v1.Difference
-	2,  // 46: wormhole.wire.v1.Difference.kind:type_name -> wormhole.wire.v1.Difference.Kind
-	42, // 47: wormhole.wire.v1.Difference.key:type_name -> wormhole.wire.v1.RowKey
-	41, // 48: wormhole.wire.v1.Released.marker:type_name -> wormhole.wire.v1.Datamarker
-	24, // 49: wormhole.wire.v1.Released.processed:type_name -> wormhole.wire.v1.Processed
-	15, // 50: wormhole.wire.v1.Park.place:type_name -> wormhole.wire.v1.UpdatePlace
-	34, // 51: wormhole.wire.v1.Report.handler:type_name -> wormhole.wire.v1.HandlerReport
-	3,  // 52: wormhole.wire.v1.Failed.reason:type_name -> wormhole.wire.v1.Failed.Reason
-	4,  // 53: wormhole.wire.v1.DataLoss.kind:type_name -> wormhole.wire.v1.DataLoss.Kind
-	41, // 54: wormhole.wire.v1.DataLoss.resume:type_name -> wormhole.wire.v1.Datamarker
-	5,  // 55: wormhole.wire.v1.ShardNotice.kind:type_name -> wormhole.wire.v1.ShardNotice.Kind
-	39, // 56: wormhole.wire.v1.Anchor.begin:type_name -> wormhole.wire.v1.Position
-	39, // 57: wormhole.wire.v1.Datamarker.order:type_name -> wormhole.wire.v1.Position
-	39, // 58: wormhole.wire.v1.Datamarker.read_from:type_name -> wormhole.wire.v1.Position
-	40, // 59: wormhole.wire.v1.Datamarker.anchor:type_name -> wormhole.wire.v1.Anchor
-	6,  // 60: wormhole.wire.v1.Subscriber.Push:input_type -> wormhole.wire.v1.PublisherMessage
-	7,  // 61: wormhole.wire.v1.Publisher.Attach:input_type -> wormhole.wire.v1.SubscriberMessage
-	7,  // 62: wormhole.wire.v1.Publisher.OfferReplay:input_type -> wormhole.wire.v1.SubscriberMessage
-	7,  // 63: wormhole.wire.v1.Publisher.Observe:input_type -> wormhole.wire.v1.SubscriberMessage
-	7,  // 64: wormhole.wire.v1.Subscriber.Push:output_type -> wormhole.wire.v1.SubscriberMessage
-	6,  // 65: wormhole.wire.v1.Publisher.Attach:output_type -> wormhole.wire.v1.PublisherMessage
-	6,  // 66: wormhole.wire.v1.Publisher.OfferReplay:output_type -> wormhole.wire.v1.PublisherMessage
-	6,  // 67: wormhole.wire.v1.Publisher.Observe:output_type -> wormhole.wire.v1.PublisherMessage
-	64, // [64:68] is the sub-list for method output_type
-	60, // [60:64] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	15, // 32: wormhole.wire.v1.Assign.last_ack:type_name -> wormhole.wire.v1.LastAck
+	40, // 33: wormhole.wire.v1.LastAck.order:type_name -> wormhole.wire.v1.Position
+	40, // 34: wormhole.wire.v1.UpdatePlace.position:type_name -> wormhole.wire.v1.Position
+	43, // 35: wormhole.wire.v1.ParkedKey.key:type_name -> wormhole.wire.v1.RowKey
+	16, // 36: wormhole.wire.v1.ParkedKey.first:type_name -> wormhole.wire.v1.UpdatePlace
+	42, // 37: wormhole.wire.v1.Accepted.have:type_name -> wormhole.wire.v1.Datamarker
+	25, // 38: wormhole.wire.v1.Accepted.processed:type_name -> wormhole.wire.v1.Processed
+	42, // 39: wormhole.wire.v1.DatamarkerFrame.marker:type_name -> wormhole.wire.v1.Datamarker
+	25, // 40: wormhole.wire.v1.Progress.processed:type_name -> wormhole.wire.v1.Processed
+	42, // 41: wormhole.wire.v1.Ack.marker:type_name -> wormhole.wire.v1.Datamarker
+	25, // 42: wormhole.wire.v1.Ack.processed:type_name -> wormhole.wire.v1.Processed
+	43, // 43: wormhole.wire.v1.ChunkEnd.after:type_name -> wormhole.wire.v1.RowKey
+	43, // 44: wormhole.wire.v1.ChunkEnd.until:type_name -> wormhole.wire.v1.RowKey
+	43, // 45: wormhole.wire.v1.ChunkEnd.except:type_name -> wormhole.wire.v1.RowKey
+	43, // 46: wormhole.wire.v1.ChunkEnd.alone:type_name -> wormhole.wire.v1.RowKey
+	29, // 47: wormhole.wire.v1.Verified.differences:type_name -> wormhole.wire.v1.Difference
+	2,  // 48: wormhole.wire.v1.Difference.kind:type_name -> wormhole.wire.v1.Difference.Kind
+	43, // 49: wormhole.wire.v1.Difference.key:type_name -> wormhole.wire.v1.RowKey
+	42, // 50: wormhole.wire.v1.Released.marker:type_name -> wormhole.wire.v1.Datamarker
+	25, // 51: wormhole.wire.v1.Released.processed:type_name -> wormhole.wire.v1.Processed
+	16, // 52: wormhole.wire.v1.Park.place:type_name -> wormhole.wire.v1.UpdatePlace
+	35, // 53: wormhole.wire.v1.Report.handler:type_name -> wormhole.wire.v1.HandlerReport
+	3,  // 54: wormhole.wire.v1.Failed.reason:type_name -> wormhole.wire.v1.Failed.Reason
+	4,  // 55: wormhole.wire.v1.DataLoss.kind:type_name -> wormhole.wire.v1.DataLoss.Kind
+	42, // 56: wormhole.wire.v1.DataLoss.resume:type_name -> wormhole.wire.v1.Datamarker
+	5,  // 57: wormhole.wire.v1.ShardNotice.kind:type_name -> wormhole.wire.v1.ShardNotice.Kind
+	40, // 58: wormhole.wire.v1.Anchor.begin:type_name -> wormhole.wire.v1.Position
+	40, // 59: wormhole.wire.v1.Datamarker.order:type_name -> wormhole.wire.v1.Position
+	40, // 60: wormhole.wire.v1.Datamarker.read_from:type_name -> wormhole.wire.v1.Position
+	41, // 61: wormhole.wire.v1.Datamarker.anchor:type_name -> wormhole.wire.v1.Anchor
+	6,  // 62: wormhole.wire.v1.Subscriber.Push:input_type -> wormhole.wire.v1.PublisherMessage
+	7,  // 63: wormhole.wire.v1.Publisher.Attach:input_type -> wormhole.wire.v1.SubscriberMessage
+	7,  // 64: wormhole.wire.v1.Publisher.OfferReplay:input_type -> wormhole.wire.v1.SubscriberMessage
+	7,  // 65: wormhole.wire.v1.Publisher.Observe:input_type -> wormhole.wire.v1.SubscriberMessage
+	7,  // 66: wormhole.wire.v1.Subscriber.Push:output_type -> wormhole.wire.v1.SubscriberMessage
+	6,  // 67: wormhole.wire.v1.Publisher.Attach:output_type -> wormhole.wire.v1.PublisherMessage
+	6,  // 68: wormhole.wire.v1.Publisher.OfferReplay:output_type -> wormhole.wire.v1.PublisherMessage
+	6,  // 69: wormhole.wire.v1.Publisher.Observe:output_type -> wormhole.wire.v1.PublisherMessage
+	66, // [66:70] is the sub-list for method output_type
+	62, // [62:66] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_wormhole_wire_v1_push_proto_init() }
@@ -4109,7 +4177,7 @@ func file_wormhole_wire_v1_push_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wormhole_wire_v1_push_proto_rawDesc), len(file_wormhole_wire_v1_push_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -25,9 +25,9 @@ from tests.support.scripted_subscriber import ScriptedSubscriber
 from wormhole.coordination.port import HistoryEntry
 from wormhole.model.errors import CoordinationLost, MarkerStoreError, PositionError, PositionPurged, UsageError
 from wormhole.model.loss import LogGap, LossKind
-from wormhole.model.position import Datamarker
+from wormhole.model.position import Datamarker, LastAck
 from wormhole.ports.marker_store import MOST_SKIPPED, FlowControl, FlowKey, StoredFlow, start_key
-from wormhole.wire.markers import marker_from_message
+from wormhole.wire.markers import ack_from_message, marker_from_message
 from wormhole.wire.v1 import admin_pb2, push_pb2
 
 
@@ -173,12 +173,14 @@ async def test_a_marker_is_set_back_and_the_rest_is_delivered_again(
         assert world.markers.records[KEY].marker == last
         back.preview = False
         reply = await control.change(back)
-        stored = StoredFlow(first, 2, "earliest", publisher.assigner.flows[KEY].filter.hash, rewound=True, move=2)
-        assert world.markers.records[KEY] == stored
+        acked = LastAck(0, last.order)
+        hashed = publisher.assigner.flows[KEY].filter.hash
+        assert world.markers.records[KEY] == StoredFlow(first, 2, "earliest", hashed, FlowControl(), True, 2, acked)
         assert marker_from_message(reply.after.marker) == first
         await finished(s1, assign)
         again = await s1.hears_later("assign")
         assert (again.assign.epoch, again.assign.replayed) == (3, True)
+        assert ack_from_message(again.assign.last_ack) == acked
         await s1.accepts(again)
         assert keys(s1, await s1.hears_later("batch")) == [b"b"]
     [entry] = world.coordination.history

@@ -11,6 +11,7 @@ from subscriber_sdk.subscriber import KeptMarker
 from subscriber_sdk.testing import marker_at
 from subscriber_sdk.transactional.marker_row import MarkerRow, after_refusal, row_key, start_of
 from wormhole.model.errors import TargetRefused, TargetUnavailable
+from wormhole.model.position import LastAck
 from wormhole.wire.markers import marker_to_bytes
 
 NOTICE = ShardNotice(
@@ -53,6 +54,21 @@ def test_a_move_does_not_pass_over_what_a_target_lost(rewound: bool) -> None:
         assert start.have == KeptMarker(marker_at(9), 2)
         assert (start.row.epoch, start.row.version, start.row.move) == (5, 8, 2)
         back = start_of(ROW, replace(moved, marker=marker_at(3)), confirmed=confirmed)
+        assert (back.have, back.row.marker) == (None, marker_to_bytes(marker_at(3)))
+
+
+@pytest.mark.parametrize("rewound", [True, False])
+def test_a_target_that_lost_what_was_acknowledged_does_not_adopt_a_move(rewound: bool) -> None:
+    moved = replace(NOTICE, marker=marker_at(12), move=3, rewound=rewound)
+    for move, place in ((1, 8), (1, 9), (0, 12)):
+        start = start_of(ROW, replace(moved, last_ack=LastAck(move, marker_at(place).order)))
+        assert (start.have, start.row.move) == (None, 3), "the target has everything that was acknowledged"
+    for move, place in ((1, 10), (2, 5), (3, 12)):
+        lost = replace(moved, last_ack=LastAck(move, marker_at(place).order))
+        start = start_of(ROW, lost)
+        assert start.have == KeptMarker(marker_at(9), 3)
+        assert start_of(start.row, replace(lost, epoch=6, move=4)).have is None, "the next move is adopted"
+        back = start_of(ROW, replace(lost, marker=marker_at(3)))
         assert (back.have, back.row.marker) == (None, marker_to_bytes(marker_at(3)))
 
 

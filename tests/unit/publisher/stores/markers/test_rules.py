@@ -15,6 +15,7 @@ from publisher.stores.markers.rules import (
 )
 from tests.support.markers import CACHE, marker
 from wormhole.model.errors import MarkerStoreError
+from wormhole.model.position import LastAck, LogPosition
 from wormhole.model.verification import VerifyMode
 from wormhole.ports.marker_store import BackfillControl, FlowControl, ReplayControl, StoredFlow
 
@@ -94,6 +95,13 @@ def test_a_move_reads_back_and_a_record_without_one_is_written_as_by_earlier_rel
     assert (b"move" in flow_to_json(stored)) == bool(move)
 
 
+@pytest.mark.parametrize("acked", [None, LastAck(0, LogPosition(0, 0, 0)), LastAck(2, LogPosition(1, 42, 32768))])
+def test_an_acknowledgement_reads_back_and_a_record_without_one_is_written_as_before(acked: LastAck | None) -> None:
+    stored = replace(STORED, last_ack=acked)
+    assert flow_from_json(CACHE, flow_to_json(stored), "/node") == stored
+    assert (b"last_ack" in flow_to_json(stored)) == (acked is not None)
+
+
 def damaged(**change: object) -> bytes:
     return json.dumps(json.loads(flow_to_json(STORED)) | change).encode()
 
@@ -104,6 +112,7 @@ def damaged(**change: object) -> bytes:
         *(damaged(marker=marker) for marker in ("no base64!", 7)),
         *(damaged(epoch=epoch) for epoch in ("3", True, -3, (1 << 63) - 1, 1 << 64)),
         *(damaged(move=move) for move in ("3", True, -1, 4)),
+        *(damaged(last_ack=acked) for acked in (2, "2", "x 1/2/3", "2 1/2", "2 1/2/-3")),
         damaged(start=1),
         *(damaged(control=control) for control in (7, "{")),
         *(b"", b"[]", b"{}", b"\xff", b"[" * 100_000),
