@@ -87,9 +87,9 @@ OWNER_FAULTS: list[Fault] = [
     ),
     Fault(
         name="a-rewind-is-forgotten-at-a-restart",
-        file="publisher/push/flow.py",
-        old="rewound=record.rewound, ",
-        new="rewound=False, ",
+        file="publisher/push/delivery.py",
+        old="= record.rewound, record.move, record.last_ack\n",
+        new="= False, record.move, record.last_ack\n",
         tests=(
             "tests/integration/publisher/test_publisher_epochs.py::test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept",
         ),

@@ -223,8 +223,8 @@ MOVE_FAULTS: Final[list[Fault]] = [
     _fault(
         "move-without-a-number",
         _RULES,
-        "    move = anew.epoch if counts else stored.move\n",
-        "    move = stored.move\n",
+        "    move, acked = anew.epoch if counts else stored.move, stored.last_ack\n",
+        "    move, acked = stored.move, stored.last_ack\n",
         "each move of a datamarker has a number that only rises",
     ),
     _fault(
