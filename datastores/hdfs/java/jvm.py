@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Mapping
@@ -9,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JError
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from wormhole.model.errors import UsageError
 
@@ -28,10 +28,12 @@ _NEEDED: Final = (
     "py4j",
     "slf4j-api",
 )
-_HEAP: Final = "-Xmx256m"
+_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 # Beyond Hadoop's own limit of a call.
 _READ_TIMEOUT_S: Final = 90.0
 _STOP_S: Final = 10.0
+# It logs each failed call with a traceback, also those that only give an object back. Each failure is raised as well.
+logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 class Jvm:
@@ -40,30 +42,29 @@ class Jvm:
     def __init__(self, properties: Mapping[str, str], folders: tuple[str, ...] = ()) -> None:
         """Start it. ``folders``: with configuration files. Raises :class:`~wormhole.model.errors.UsageError`."""
         jars = [str(next(_JARS.glob(f"{name}-[0-9]*.jar"))) for name in _NEEDED]
+        home = os.environ.get("JAVA_HOME")
+        command = [
+            str(Path(home, "bin", "java")) if home else "java",
+            *("-cp", os.pathsep.join((*folders, *jars))),
+            *_OPTIONS,
+            *(f"-D{name}={value}" for name, value in properties.items()),
+            # Its standard input ends with this process.
+            *("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"),
+        ]
         try:
-            port, token, process = launch_gateway(
-                jarpath=next(jar for jar in jars if "/py4j-" in jar),
-                classpath=os.pathsep.join((*folders, *jars)),
-                java_path=str(Path(home, "bin", "java")) if (home := os.environ.get("JAVA_HOME")) else "java",
-                javaopts=[
-                    _HEAP,
-                    "-XX:+UseSerialGC",
-                    "-XX:+ExitOnOutOfMemoryError",
-                    *(f"-D{name}={value}" for name, value in properties.items()),
-                ],
-                die_on_exit=True,  # its standard input ends with this process
-                enable_auth=True,
-                return_proc=True,
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0
             )
-        except (OSError, Py4JError, ValueError) as error:
-            raise UsageError(
-                f"no Java starts for Hadoop's client: {error}",
-                hint="install Java 17 or newer, for example Debian's openjdk-17-jre-headless",
-                code="extra-missing",
-            ) from error
-        self._process: subprocess.Popen[bytes] = process
+        except OSError as error:
+            raise _no_java(str(error)) from error
+        assert self._process.stdout is not None
+        with self._process.stdout as said:
+            port, token = said.readline().decode().strip(), said.readline().decode().strip()
+        if not port.isdecimal():
+            self._end()
+            raise _no_java(f"{command[0]} ended with {self._process.returncode}")
         self._gateway: Any = JavaGateway(
-            gateway_parameters=GatewayParameters(port=port, auth_token=token, read_timeout=_READ_TIMEOUT_S)
+            gateway_parameters=GatewayParameters(port=int(port), auth_token=token, read_timeout=_READ_TIMEOUT_S)
         )
         self.classes: Any = self._gateway.jvm
 
@@ -80,6 +81,9 @@ class Jvm:
     def stop(self) -> None:
         """End it."""
         self._gateway.close()
+        self._end()
+
+    def _end(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -87,3 +91,11 @@ class Jvm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _no_java(why: str) -> UsageError:
+    return UsageError(
+        f"no Java starts for Hadoop's client: {why}",
+        hint="install Java 17 or newer, for example Debian's openjdk-17-jre-headless",
+        code="extra-missing",
+    )

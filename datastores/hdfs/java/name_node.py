@@ -91,7 +91,9 @@ class NameNode:
             if self._stopped:
                 raise SourceUnavailable("the source is stopped")
             if self._jvm is None or not self._jvm.runs:
-                self._client = None
+                ended, self._jvm, self._client = self._jvm, None, None
+                if ended is not None:
+                    ended.stop()
                 self._jvm = _launched(self._address)
             classes = self._jvm.classes
             if self._client is None:
