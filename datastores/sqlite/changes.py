@@ -118,6 +118,11 @@ class Changes:
         for _, row in heapq.merge(*found, key=lambda one: one[0]) if len(found) != 1 else found[0]:
             yield row
 
+    def check_writable(self) -> None:
+        """Check that old changes can be deleted."""
+        with self._writing():
+            pass
+
     def prune(self, before: int) -> bool:
         """Delete some changes before ``before``. Returns whether others are left."""
         with self._writing() as connection:

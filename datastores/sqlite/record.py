@@ -92,7 +92,7 @@ class Record:
             self._database.execute("DELETE FROM transactions")
             self._database.execute("DELETE FROM updates")
             self._keep("identity", identity)
-            self._keep("captured", "{}")
+            self._keep("captured", "null")
             self._keep("fork", str(place.seq))
             self._keep_begin(place)
         self.size = 0
@@ -103,9 +103,12 @@ class Record:
             row = self._database.execute("SELECT seq, proof, at FROM transactions ORDER BY seq DESC LIMIT 1").fetchone()
         return self.begin() if row is None else Place(*row)
 
-    def captured(self) -> dict[str, int]:
-        """The tables whose triggers were in place at the end of the record, with the triggers' numbers."""
-        return dict(json.loads(self._about("captured", "{}")))
+    def captured(self) -> dict[str, int] | None:
+        """The tables whose triggers were in place at the end of the record, with the triggers' numbers; ``None``:
+        nothing was recorded yet.
+        """
+        found: dict[str, int] | None = json.loads(self._about("captured", "null"))
+        return found
 
     def add(self, transaction: Recorded, rows: Iterable[Row], captured: Mapping[str, int]) -> None:
         """Record a transaction that begins at the end of the record. ``captured``: see the method."""

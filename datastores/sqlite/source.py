@@ -62,6 +62,8 @@ class SqliteSource:
         make_state_dir(self._folder)
         with self._lock:
             self._record = Record(self._folder / "record.db")
+            if not self._options.transient:
+                self._changes.check_writable()
             self._take()
         self._stopped.clear()
         self._thread = threading.Thread(target=self._watch, name=f"changes-{self._options.log}", daemon=True)
@@ -253,30 +255,32 @@ class SqliteSource:
 
     def _prove(self, record: Record, installation: Installation, shown: Shown) -> None:
         """Check that the database still has the history that is recorded. What it lost is forgotten."""
-        end = record.end()
-        if record.identity() != installation.identity:
+        end, known = record.end(), record.identity()
+        if not known:
             record.begin_anew(installation.identity, shown.low)
             return
-        if self._changes.proof(end.seq) == end.proof:
+        if known == installation.identity and self._changes.proof(end.seq) == end.proof:
             return
-        kept = next((one for one in record.places() if self._changes.proof(one.seq) == one.proof), None)
+        kept = None
+        if known == installation.identity:
+            kept = next((one for one in record.places() if self._changes.proof(one.seq) == one.proof), None)
         if kept is None:
             record.begin_anew(installation.identity, shown.low)
         else:
             record.cut(kept.seq)
         self.history += 1
         _log.warning(
-            "%s was replaced or restored: it no longer has the changes %d to %d that were read. Next: flows that "
-            "received them are held (log-diverged)",
+            "%s was replaced or restored, or another publisher deleted its changes: it no longer has those up to %d "
+            "that were read, but for those up to %d. Next: flows that cannot go on are held, with the range",
             self._path,
-            (shown.low.seq if kept is None else kept.seq) + 1,
             end.seq,
+            0 if kept is None else kept.seq,
         )
 
     def _replaced(self, record: Record, installation: Installation) -> list[str]:
         """The tables of which changes may be missing, because their triggers were away since the last time."""
         before, now = record.captured(), installation.working
-        if before == now or not before:
+        if before is None or before == now:
             return []
         lost = [name for name, number in before.items() if now.get(name) != number and name in self._changes.tables]
         new = [name for name in now if name not in before and not self._changes.is_empty(name)]
