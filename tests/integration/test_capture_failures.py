@@ -153,9 +153,16 @@ def test_a_new_partition_is_recorded_and_its_missing_trigger_noticed(
     ]
 
 
-def test_everything_is_removed(recorded: Sql, postgres_server: PostgresServer, postgres_database: str) -> None:
+def test_everything_is_removed(
+    recorded: Sql, start: Started, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    source = start()
+    assert _objects(postgres_server, postgres_database).in_use, "while it is read"
+    source.stop()
+    until(lambda: not _objects(postgres_server, postgres_database).in_use, "its session ends")
     found = _objects(postgres_server, postgres_database)
     assert found.missing == ()
+    assert found.tables == (("shop.a", "captured"),)
     _run(postgres_server, postgres_database, *found.present)
     recorded("INSERT INTO shop.a VALUES (1, 'as before')")
     assert recorded("SELECT 1 FROM pg_namespace WHERE nspname = 'wormhole'") == []
@@ -186,7 +193,7 @@ def test_a_database_without_the_objects_is_refused(start: Started) -> None:
 
 def test_an_account_without_rights_gets_the_grant(postgres_server: PostgresServer, postgres_database: str) -> None:
     postgres_server.sql(*TABLES, database=postgres_database)
-    found = _objects(postgres_server, postgres_database)
+    found = _objects(postgres_server, postgres_database, "*")
     assert "shop.a (it belongs to postgres)" in found.left_out
     with pytest.raises(SourceUnavailable) as error:
         _run(postgres_server, postgres_database, *found.missing)

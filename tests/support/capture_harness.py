@@ -80,7 +80,7 @@ class CaptureHarness(PostgresHarness):
             *(f"ALTER TABLE shop.{name} OWNER TO {server.user}" for name in "ab"),
             database=DATABASE,
         )
-        install(server, DATABASE)
+        install(server, DATABASE, "shop.*")
         self._start()
         self._open()
 

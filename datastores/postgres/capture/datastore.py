@@ -40,6 +40,7 @@ class CaptureDatastore(Datastore):
     refuses: ClassVar[Mapping[str, str]] = _WITHOUT
     user_files = SERVER.user_files
     holds_log = True
+    captures = True
 
     def form(self, scheme: str) -> str:
         return f"{scheme}://user@host:5432/database"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from datastores.postgres.capture import statements
+from datastores.postgres.capture.session import in_use
 from datastores.postgres.capture.triggers import TableState, read_tables
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.connection import Connection, ServerError, connect
@@ -27,7 +28,7 @@ _DENIED: Final = "42501"
 
 def find(address: Address, schema: str, tables: Sequence[str] = ()) -> ServerObjects:
     """The existing and the missing objects. ``tables``: patterns of the names (``schema.table``) of the tables to
-    record; empty: those that are recorded already, or else all. Raises
+    record beside those that are recorded already. Raises
     :class:`~wormhole.model.errors.UsageError` for a name that no table has, and for the objects of another program.
     """
     connection = connect(address)
@@ -46,12 +47,16 @@ def find(address: Address, schema: str, tables: Sequence[str] = ()) -> ServerObj
                 if one.lacks_rows and not one.root:
                     missing += _enable(one)
         left_out = ", ".join(f"{one.name} ({one.obstacle})" for one in wanted if one.obstacle)
-        present = (statements.detach(schema),) if there else ()
+        publisher = _publisher(connection, schema)
         return ServerObjects(
-            tuple(dict.fromkeys(missing)),
-            present,
-            kept="changes that flows have not received are removed" if there else "",
+            tuple(missing),
+            (statements.detach(schema),) if there else (),
+            publisher,
+            publisher,
+            "changes that flows have not received are removed with the schema, and no datamarker leads on"
+            * bool(there),
             left_out=f"not recorded: {left_out}" if left_out else "",
+            tables=tuple((one.name, _state(one)) for one in known),
         )
     finally:
         connection.close()
@@ -134,7 +139,26 @@ def _wanted(known: Sequence[TableState], patterns: Sequence[str]) -> list[TableS
 
     recorded = {root(one) for one in known if one.rows or one.truncates}
     meant = {root(one) for one in known for pattern in patterns if fnmatch.fnmatchcase(root(one), pattern)} | recorded
-    return [one for one in known if root(one) in meant or not meant]
+    return [one for one in known if root(one) in meant]
+
+
+def _publisher(connection: Connection, schema: str) -> str:
+    """What reads the changes now; empty: nothing does."""
+    rows = connection.query(
+        "SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = "  # noqa: S608
+        f"(SELECT oid FROM pg_database WHERE datname = current_database()) AND {in_use(schema)} LIMIT 1"
+    )
+    return "".join(f"a publisher or a tail reads the changes (process {pid})" for (pid,) in rows)
+
+
+def _state(one: TableState) -> str:
+    if one.obstacle:
+        return one.obstacle
+    if one.lacks_rows and one.lacks_truncates:
+        return "disabled" if one.rows or one.truncates else "not captured"
+    if one.lacks_rows or one.lacks_truncates:
+        return f"captured without its {'changes of rows' if one.lacks_rows else 'TRUNCATE'}"
+    return "captured"
 
 
 def _enable(one: TableState) -> list[str]:

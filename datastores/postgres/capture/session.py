@@ -13,12 +13,26 @@ from datastores.postgres.server.connection import Connection, Row, ServerError
 from datastores.postgres.sql_text import quote_identifier, quote_literal
 from wormhole.model.errors import UnsupportedLog
 
-__all__ = ["CUT_S", "OLDEST_VERSION", "LogState", "Transaction", "changes", "installed", "read_state", "transactions"]
+__all__ = [
+    "CUT_S",
+    "OLDEST_VERSION",
+    "LogState",
+    "Transaction",
+    "changes",
+    "find",
+    "in_use",
+    "installed",
+    "read_state",
+    "show_in_use",
+    "transactions",
+]
 
 OLDEST_VERSION: Final = 140000
 """`CREATE OR REPLACE TRIGGER` came with PostgreSQL 14."""
 CUT_S: Final = 600.0
 """The time limit of a cut. After a long pause it orders every change that was recorded meanwhile."""
+_LOCK: Final = 0x57484C45
+"""The first key of the advisory locks."""
 _MISSING: Final = frozenset({"3F000", "42P01", "42883"})
 _DENIED: Final = "42501"
 _US: Final = "(extract(epoch FROM {}) * 1000000)::bigint"
@@ -72,6 +86,16 @@ class Transaction:
         """The transaction of a row with its columns."""
         number, place, xid, changes, size, at_us, checksum, gap = map(int, row)  # type: ignore[arg-type]
         return cls(number, place, xid, changes, size, at_us, checksum, bool(gap))
+
+
+def show_in_use(connection: Connection, schema: str) -> None:
+    """Show that the changes are read, for as long as the session lasts."""
+    connection.query(f"SELECT pg_advisory_lock_shared({_LOCK}, hashtext({quote_literal(schema)}))")
+
+
+def in_use(schema: str) -> str:
+    """The condition on ``pg_locks`` for the sessions that show that they read the changes."""
+    return f"l.classid = {_LOCK} AND l.objid = hashtext({quote_literal(schema)})::bigint & 4294967295"
 
 
 @contextmanager

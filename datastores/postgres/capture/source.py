@@ -19,6 +19,7 @@ from datastores.postgres.capture.session import (
     find,
     installed,
     read_state,
+    show_in_use,
 )
 from datastores.postgres.capture.triggers import captured_tables, troubles
 from datastores.postgres.capture.url import CaptureUrl
@@ -268,6 +269,7 @@ class CaptureSource:
                     hint="name the primary in the log's source; it is tried again",
                     code="copy-not-ready",
                 )
+            show_in_use(connection, self._schema)
         except BaseException:
             connection.close()
             raise
