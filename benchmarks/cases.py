@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +65,16 @@ def program(
 ) -> Iterator[subprocess.Popen[str]]:
     """A Python module as a process, ended when the block ends; ``profile``: where its flame graph goes, or with the
     ending ``.txt`` its stacks and how often each was seen; ``environment``: more of it."""
+    with _process([sys.executable, "-m", *words], profile, environment) as process:
+        yield process
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], profile: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     variables = {**os.environ, **(environment or {})}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables)
     watching = None if profile is None else profiler(process.pid, profile)
     try:
         yield process
@@ -192,15 +198,25 @@ def filled_store(count: int, size: int, per_batch: int) -> Iterator[Path]:
 
 
 def throughput(
-    folder: Path, mode: str, count: int, size: int, profile: Path | None = None, *, dials: bool = False
+    folder: Path,
+    mode: str,
+    count: int,
+    size: int,
+    profile: Path | None = None,
+    *,
+    dials: bool = False,
+    command: Sequence[str] = (),
 ) -> Throughput:
-    """One subscriber receives a log that was written beforehand. ``dials``: it dials the publisher."""
+    """One subscriber receives a log that was written beforehand. ``dials``: it dials the publisher. ``command``: a
+    subscriber in another language, which is given the publisher's address and ``count``; empty: the one in Python.
+    """
     shutil.rmtree(folder / "state", ignore_errors=True)
     ports = free_ports(1)
     attach = f"127.0.0.1:{ports[0]}" if dials else ""
     config = configuration(folder, ports, "earliest", attach=attach)
     words = ("--mode", mode, "--counts", str(count), "--ports", str(ports[0]), "--dial", attach)
-    with program("benchmarks.subscriber", *words) as subscriber:
+    python = (sys.executable, "-m", "benchmarks.subscriber", *words)
+    with _process((*command, attach, str(count)) if command else python) as subscriber:
         line(subscriber)
         with program("benchmarks.publisher", str(config), profile=profile) as publisher:
             result: dict[str, Any] = json.loads(line(subscriber))

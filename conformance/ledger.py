@@ -70,6 +70,8 @@ class Delivery:
     """The updates for which no handler is called: skipped or parked."""
     parcel: bytes = b""
     decisions: int = 0
+    unreadable: bool = False
+    """Whether an update was sent that the client cannot read, so that its callback may fail."""
 
     def lacks(self, upto: int) -> str:
         """The first update before item ``upto`` that is not processed; empty: there is none."""
@@ -111,6 +113,10 @@ class Ledger:
                 delivery = self.deliveries[stream, given.flow, given.epoch]
                 if not delivery.over:
                     self._queue(stream, kind, given, delivery)
+
+    def unreadable(self, stream: int, flow: int, epoch: int) -> None:
+        """An update was sent to this flow that the client cannot read."""
+        self.deliveries[stream, flow, epoch].unreadable = True
 
     def _queue(self, stream: int, kind: str, given: Any, delivery: Delivery) -> None:
         where = {"shard": delivery.assign.shard, "epoch": given.epoch}
@@ -227,7 +233,8 @@ class Ledger:
             item.done = True
 
     def _rolled_back(self, delivery: Delivery, said: Mapping[str, Any]) -> None:
-        if delivery.failing is None and not (delivery.assign.rolled_back and not delivery.rolled_back):
+        may = delivery.unreadable or (delivery.assign.rolled_back and not delivery.rolled_back)
+        if delivery.failing is None and not may:
             raise Breach(f"printed rolled_back, although nothing failed: {said}")
         places = [delivery.assign.marker, *(marker for marker, _ in delivery.markers)]
         if not any(agrees(place, said["marker"]) for place in places):
@@ -268,7 +275,7 @@ class Ledger:
         """Whether an update is given up before it was tried as often as the case says."""
         given_up = given.error if isinstance(given, push_pb2.Park) else given.reason == push_pb2.Failed.HANDLER
         calls = max((item.calls for item in delivery.items if item.update == given.update_id), default=0)
-        return bool(given_up) and calls < self._case["max_attempts"]
+        return bool(given_up) and not delivery.unreadable and calls < self._case["max_attempts"]
 
     def received(self, stream: int, frame: push_pb2.SubscriberFrame) -> None:
         """A frame of the client."""
@@ -309,9 +316,7 @@ class Ledger:
     def _check_ack(self, given: push_pb2.Ack, delivery: Delivery) -> None:
         number = _offered(delivery, given.marker)
         if number is None:
-            raise Breach(f"ack.marker was not offered in this epoch: {given.marker}")
-        if number + 1 < delivery.first:
-            raise Breach("ack of an earlier datamarker than the one before")
+            raise Breach(f"ack.marker was not offered in this epoch, or not again after the last ack: {given.marker}")
         delivery.first, delivery.acked = number + 1, given.marker
 
     def _check_released(self, given: push_pb2.Released, delivery: Delivery) -> None:
@@ -371,8 +376,11 @@ def _place(delivery: Delivery) -> tuple[str, int]:
 
 
 def _offered(delivery: Delivery, marker: push_pb2.Datamarker) -> int | None:
-    """The number of items before the datamarker; ``None``: it was not offered."""
-    return next((number for offered, number in delivery.markers if offered == marker), None)
+    """The number of items before the datamarker; ``None``: it was not offered after the last one that was
+    acknowledged.
+    """
+    offers = (number for offered, number in delivery.markers if offered == marker)
+    return next((number for number in offers if number >= delivery.first), None)
 
 
 def _assigned(assign: push_pb2.Assign) -> dict[str, Any]:

@@ -335,6 +335,13 @@ class Performance:
         for frame in frames[given.get("from", 0) : given.get("upto")]:
             await self._write(stream, frame, unchecked=bool(step.get("unchecked", False)))
 
+    async def _do_unreadable(self, updates: Sequence[Any], step: Mapping[str, Any]) -> None:
+        """A batch with updates that the client cannot read, so it prints none, and its flow halts."""
+        stream = self._stream(step)
+        self.ledger.unreadable(stream.number, 1, stream.epochs[1])
+        await self._do_batch({"tx": step["tx"], "updates": updates}, {"unchecked": True})
+        await self._do_expect("failed", {"reason": "HANDLER"})
+
     async def _teach(self, stream: _Stream, schemas: list[Schema]) -> None:
         for schema in schemas:
             if schema.id not in stream.schemas:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from scripts.clients import built_go
 from tests.integration.publisher.conftest import World
 from tests.support.clocks import FAST, fast_clock
 from tests.support.conforming_client import client
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.go_client import go_program
 from tests.support.typescript_client import client_command
 
 LANGUAGES = ("python", "go", "typescript")
@@ -29,7 +29,7 @@ async def program(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     if request.param == "go":
         if shutil.which("go") is None:
             pytest.skip("Go is not installed")
-        return [str(await asyncio.to_thread(go_program, "conformance", tmp_path))]
+        return [str(await asyncio.to_thread(built_go, "conformance", tmp_path))]
     return client_command(request.getfixturevalue("typescript"))
 
 

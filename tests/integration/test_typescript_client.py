@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.clients import TYPESCRIPT as CLIENT
+from scripts.clients import npm
 from scripts.prepare import ROOT
 from tests.integration.publisher.conftest import World
 from tests.support.certificates import Authority
@@ -18,7 +20,7 @@ from tests.support.clocks import FAST, fast_clock
 from tests.support.conforming_client import client
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
-from tests.support.typescript_client import CLIENT, client_command, npm
+from tests.support.typescript_client import client_command
 from wormhole.host.trust import Trust
 from wormhole.model.position import LogPosition
 

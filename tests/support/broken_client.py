@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,10 @@ from subscriber_sdk.stream.flow import SubscriberFlow
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work import flow_worker, shards
 from subscriber_sdk.work.parking import Parking
+from wormhole.model.errors import WormholeError
 from wormhole.model.values import Value
 from wormhole.wire.body import ParsedBody, parse_body
+from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
 
 _MUCH = 2000
@@ -54,6 +57,16 @@ def returns_credit_too_early() -> None:
             session._out.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, number=given.number))
 
     _after_frames(progress)
+
+
+def passes_over_unreadable_updates() -> None:
+    handle = python.Case.on_update
+
+    async def on_update(self: python.Case, update: Update) -> None:
+        with suppress(WormholeError, ValueError, ArithmeticError):
+            await handle(self, update)
+
+    python.Case.on_update = on_update  # type: ignore[method-assign]
 
 
 def ignores_epochs() -> None:

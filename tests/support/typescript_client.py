@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from scripts.prepare import ROOT
+from scripts.clients import built_typescript
 
-__all__ = ["CLIENT", "client_command", "npm"]
-
-CLIENT: Final = ROOT / "clients" / "typescript"
+__all__ = ["client_command"]
 
 
 @pytest.fixture(scope="session")
@@ -29,18 +25,8 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("client") / "typescript"
-    ignored = shutil.ignore_patterns("node_modules", "dist", "build")
-    shutil.copytree(CLIENT, folder, ignore=ignored)
-    npm(folder, "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-    npm(folder, "run", "build")
-    npm(folder, "exec", "--", "tsc", "-p", "tsconfig.test.json")
+    built_typescript(folder)
     return folder
-
-
-def npm(folder: Path, *arguments: str) -> None:
-    """Run npm in the folder. A failure shows what it printed."""
-    ran = subprocess.run(["npm", *arguments], cwd=folder, check=False, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def client_command(folder: Path) -> list[str]:

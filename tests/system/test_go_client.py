@@ -19,9 +19,10 @@ import pytest
 
 from conformance.__main__ import run
 from scripts import proto_go
+from scripts.clients import GO as CLIENT
+from scripts.clients import built_go, go
 from scripts.prepare import ROOT
 from tests.support.eventually import PATIENCE_S
-from tests.support.go_client import CLIENT, go, go_program
 from tests.support.ports import free_port
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
@@ -41,7 +42,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of ``killcheck``, which logs what it is told, and of ``conformance``, which the kit tests."""
     folder = tmp_path_factory.mktemp("go")
     for name in ("killcheck", "conformance"):
-        go_program(name, folder)
+        built_go(name, folder)
     return folder
 
 
