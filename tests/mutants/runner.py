@@ -8,6 +8,7 @@ the copy runs interpreted.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ GREEN, RED = 0, 1
 TIMEOUT = 180.0  # seconds for one selection
 PATIENCE = "20"  # seconds that a test waits: a fault may well make it wait for what never comes
 KILLED = 124
+_FAILED = re.compile(r"(FAILED|ERROR) \S")  # a record of the log has more spaces after ERROR
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def run_all(
 def _judge(status: int, output: str) -> tuple[bool, str]:
     if status == GREEN:
         return False, "its tests stay green"
-    failed = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failed = [line for line in output.splitlines() if _FAILED.match(line)]
     if status == RED and failed:
         # A fault that breaks collection has proved nothing about a promise.
         return True, failed[0].partition(" - ")[0]

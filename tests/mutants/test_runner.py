@@ -55,6 +55,7 @@ def test_a_fault_that_fails_a_test_is_caught_and_taken_out_again(tree: Path) -> 
     [
         (GREEN, "1 passed", False),
         (2, "ERROR test_sum.py - SyntaxError", False),
+        (1, "ERROR    sum:sum.py:1 a record of the log", False),
         (5, "no tests ran", False),
         (KILLED, "", True),
     ],
