@@ -1,4 +1,7 @@
-"""The examples for FastAPI, Django and Celery, run as their first lines say."""
+"""The examples for FastAPI, Django and Celery, run as their first lines say.
+
+Each test imports its framework itself: every process of a run reads this module, and one runs it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-import uvicorn
-from celery.contrib.testing.worker import start_worker
-from celery.signals import setup_logging
-from django.core.cache.backends.filebased import FileBasedCache
 
-from examples import celery_app, fastapi_app
 from scripts.prepare import ROOT
 from subscriber_sdk import RetryPolicy
 from subscriber_sdk.testing import Kit, update
@@ -27,6 +25,10 @@ from wormhole.model.errors import HandlerFailed
 
 
 async def test_fastapi_forgets_a_user_whose_row_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+
+    from examples import fastapi_app
+
     listen, port = f"127.0.0.1:{free_port()}", free_port()
     monkeypatch.setenv("WORMHOLE_LISTEN", listen)
     monkeypatch.setenv("WORMHOLE_ID", "one")
@@ -67,6 +69,8 @@ async def test_fastapi_forgets_a_user_whose_row_changed(monkeypatch: pytest.Monk
 
 
 async def test_django_forgets_a_user_whose_row_changed(tmp_path: Path) -> None:
+    from django.core.cache.backends.filebased import FileBasedCache
+
     listen = f"127.0.0.1:{free_port()}"
     cache = FileBasedCache(str(tmp_path), {})
     await asyncio.to_thread(cache.set, "user:7", "old")
@@ -97,6 +101,7 @@ async def test_django_forgets_a_user_whose_row_changed(tmp_path: Path) -> None:
 @pytest.fixture
 def _logging_untouched() -> Iterator[None]:
     """A worker of Celery configures the root logger of its process, which later tests would notice."""
+    from celery.signals import setup_logging
 
     def leave_it(**_: object) -> None:
         pass
@@ -111,6 +116,10 @@ def _logging_untouched() -> Iterator[None]:
 def test_celery_gets_a_task_before_the_update_is_acknowledged(
     wormhole_kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from celery.contrib.testing.worker import start_worker
+
+    from examples import celery_app
+
     folder = tmp_path / "broker"
     ran: list[tuple[str, str]] = []
 

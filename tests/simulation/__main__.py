@@ -1,5 +1,5 @@
-"""``python -m tests.simulation SEED`` prints what happens under a seed; ``FIRST-LAST`` runs many and names those that
-fail. ``--fault NAME`` puts a fault of :mod:`tests.simulation.mutants` into the product first.
+"""``python -m tests.simulation SEED`` prints what happens under a seed; ``FIRST-LAST`` or ``FIRST-LAST,SEED`` runs many
+and names those that fail. ``--fault NAME`` puts a fault of :mod:`tests.simulation.mutants` into the product first.
 
 It runs with a fixed seed of hashes, so that a seed means the same everywhere.
 """
@@ -11,13 +11,19 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+
+def _seeds(named: str) -> Iterator[int]:
+    for part in named.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
 
 
 def main(arguments: Sequence[str]) -> int:
     """The status is 1 when a schedule failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("seeds", help="SEED or FIRST-LAST")
+    parser.add_argument("seeds", help="SEED, FIRST-LAST, or several of them with commas between")
     parser.add_argument("--fault", default="", help="a fault of tests/simulation/mutants.py")
     parser.add_argument("--stop", action="store_true", help="end at the first schedule that fails")
     parser.add_argument("--moves", action="store_true", help="flows are moved, of an application that keeps its place")
@@ -37,14 +43,13 @@ def main(arguments: Sequence[str]) -> int:
     from tests.simulation.patches import install
     from tests.simulation.schedule import run
 
-    first, _, last = given.seeds.partition("-")
-    traced = given.trace or not last
+    traced = given.trace or given.seeds.isdecimal()
     install(traced=traced)
     gc.collect()
     gc.freeze()
     gc.disable()
     began, failed, seconds, terms, epochs, overlaps, count = time.process_time(), 0, 0.0, 0, 0, 0, 0
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in _seeds(given.seeds):
         try:
             outcome = run(seed, traced=traced, moves=given.moves, attach=given.attach)
         except Exception:

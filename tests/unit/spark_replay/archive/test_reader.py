@@ -34,6 +34,7 @@ from tests.support.archives import (
     write_archive,
 )
 from tests.support.hot import compiled, forms, interpreted
+from tests.support.seed import examples
 from wormhole.model.errors import ArchiveError, DecodeError
 from wormhole.model.segment import Segment
 from wormhole.model.values import UNAVAILABLE, Op
@@ -230,7 +231,7 @@ CHANGES = st.one_of(
 
 
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=6).map(tuple), min_size=1, max_size=5), st.integers(1, 3))
-@settings(max_examples=100)
+@examples(100)
 def test_rows_say_what_updates_say(transactions: list[tuple[Change, ...]], pieces: int) -> None:
     batches = batches_of_updates(*transactions, pieces=pieces)
     flat = [update for batch in batches for update in batch]
@@ -250,7 +251,7 @@ def test_rows_say_what_updates_say(transactions: list[tuple[Change, ...]], piece
     st.lists(st.integers(1, 7), min_size=1),
     st.sets(st.integers(0, 30)),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_parts_of_batches_and_several_together(
     transactions: list[tuple[Change, ...]], pieces: int, sizes: list[int], without: set[int]
 ) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from subscriber_sdk import Datamarker, Op, Subscriber, Update
 from subscriber_sdk.testing import Change, Kit, update
 from subscriber_sdk.work.keyorder import KeyOrder
+from tests.support.seed import examples
 from wormhole.model.errors import HandlerFailed
 
 # --- parallel: several callbacks at a time: each key in order, acknowledgements only behind finished work ---
@@ -86,7 +87,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(STEPS, min_size=1, max_size=4), st.integers(2, 6), st.integers(1, 4), st.integers(0, 3))
 def test_any_updates_keep_the_order_of_each_key(
     transactions: list[list[tuple[str, int, int]]], concurrency: int, pieces: int, failures: int

@@ -14,11 +14,12 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from pydantic import BaseModel, TypeAdapter
 
 from datastores.mysql.datastore import MySqlDatastore
 from tests.support.command_line import run
+from tests.support.seed import examples
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.table_definition import ColumnDefinition, Content, TableDefinition
 from wormhole.ports.datastore import Login
@@ -380,7 +381,7 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES, min_size=1, max_size=4, unique=True)), min_size=1, max_size=3))
 @pytest.mark.parametrize("style", ["dataclass", "pydantic"])
 def test_no_name_of_a_database_becomes_code(style: str, named: list[tuple[str, list[str]]]) -> None:
