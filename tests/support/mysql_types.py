@@ -21,6 +21,8 @@ Shown = tuple[str, object]
 
 NULL: Final[Shown] = ("null", True)
 UNAVAILABLE: Final[Shown] = ("unavailable", True)
+CHANGED: Final[Shown] = ("changed", None)
+"""A value that changed to what is not in the log."""
 
 _BOTH: Final = frozenset({"mariadb", "mysql"})
 _MARIADB: Final = frozenset({"mariadb"})
