@@ -27,6 +27,8 @@ EXTENDED: Final = (
     "tests/integration/publisher/test_observed_tls.py",
     "tests/integration/publisher/test_balancers.py::test_both_sides_notice_within_three_heartbeats",
     "tests/integration/test_binlog_folder.py",
+    "tests/integration/test_capture_order.py",
+    "tests/integration/test_capture_statements.py",
     "tests/integration/test_mysql_histories.py",
     "tests/integration/test_mysql_servers.py",
     "tests/integration/test_peers_envelopes.py",

@@ -7,6 +7,7 @@ from typing import Final
 
 from datastores.postgres.capture.session import OLDEST_VERSION, LogState, installed, read_state
 from datastores.postgres.capture.triggers import TableState, read_tables, troubles
+from datastores.postgres.capture.url import SCHEME
 from datastores.postgres.doctor.examination import way_findings
 from datastores.postgres.server.address import Address
 from datastores.postgres.server.connection import Connection, connect
@@ -40,7 +41,7 @@ def check(address: Address, schema: str) -> Report:
             "account": address.user,
             "schema": schema,
         }
-        report = Report(f"{address.kind}://{address}", facts)
+        report = Report(f"{SCHEME}://{address}", facts)
         report.tables += [SeenTable(one.schema, one.table, one.key_columns, one.estimate) for one in tables if one.root]
         report.growth = LogGrowth(unknown="the changes are in a table, whose bound `wormholectl capture show` has")
         report.findings += _version(version)
@@ -85,10 +86,13 @@ def _bound(state: LogState) -> Finding:
             "flows report a loss",
             "see which flow is furthest behind (`wormholectl flows`)",
         )
+    what = f"the change table takes {state.bytes >> 20} MiB, and {used} of at most {most} MiB are still needed"
+    if used <= _NEAR * most:
+        return Finding("change_table", OK, what)
     return Finding(
         "change_table",
-        WARN if used > _NEAR * most else OK,
-        f"the change table takes {state.bytes >> 20} MiB, and {used} of at most {most} MiB are still needed",
+        WARN,
+        what,
         "at the bound nothing more is recorded, and flows report a loss",
         "see which flow is furthest behind (`wormholectl flows`)",
     )
