@@ -62,6 +62,14 @@ def test_the_messages_are_those_of_hadoop(jvm: Jvm) -> None:
     assert set(batches) - {1} == {2, 3, 4, 5}, "Hadoop's answer has a field that is not read"
 
 
+def test_its_account_is_the_one_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "another")
+    jvm = Jvm({"HADOOP_USER_NAME": "ann"})
+    user = jvm.classes.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName()
+    jvm.stop()
+    assert user == "ann"
+
+
 def test_another_process_without_the_token_is_refused(jvm: Jvm) -> None:
     port = jvm.classes._gateway_client.port
     stranger: Any = JavaGateway(gateway_parameters=GatewayParameters(port=port))

@@ -39,21 +39,27 @@ logging.getLogger("py4j").setLevel(logging.CRITICAL)
 class Jvm:
     """A running JVM. ``classes``: its packages."""
 
-    def __init__(self, properties: Mapping[str, str], folders: tuple[str, ...] = ()) -> None:
-        """Start it. ``folders``: with configuration files. Raises :class:`~wormhole.model.errors.UsageError`."""
+    def __init__(self, variables: Mapping[str, str], folders: tuple[str, ...] = ()) -> None:
+        """Start it. ``variables``: of its environment, besides this process's. ``folders``: with configuration files.
+
+        Raises :class:`~wormhole.model.errors.UsageError`."""
         jars = [str(next(_JARS.glob(f"{name}-[0-9]*.jar"))) for name in _NEEDED]
         home = os.environ.get("JAVA_HOME")
         command = [
             str(Path(home, "bin", "java")) if home else "java",
             *("-cp", os.pathsep.join((*folders, *jars))),
             *_OPTIONS,
-            *(f"-D{name}={value}" for name, value in properties.items()),
             # Its standard input ends with this process.
             *("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"),
         ]
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **variables},
+                process_group=0,
             )
         except OSError as error:
             raise _no_java(str(error)) from error

@@ -163,8 +163,8 @@ def _state(client: Any, classes: Any) -> State:
 
 
 def _launched(address: Address) -> Jvm:
-    properties = {"HADOOP_USER_NAME": address.user} if address.user else {}
-    return Jvm(properties, (address.configuration,) if address.configuration else ())
+    variables = {"HADOOP_USER_NAME": address.user} if address.user else {}
+    return Jvm(variables, (address.configuration,) if address.configuration else ())
 
 
 def _client(classes: Any, address: Address) -> Any:
