@@ -6,7 +6,7 @@ many rows, and what needs the stored row, is a step of its own between two such 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeGuard
 
@@ -100,6 +100,13 @@ class _Part:
         return _Part(tuple(merged), tuple(merged.values()), self.whole or before.whole)
 
 
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """``values``: of every column, or a part of them; ``None``: the row is deleted."""
+
+    values: tuple[Value, ...] | _Part | None
+
+
 @dataclass(slots=True)
 class Room:
     """Bytes that the entries of one shard's open transaction take, and may take."""
@@ -110,8 +117,8 @@ class Room:
 
 class Moved:
     """The keys that rows got by a change of their key in the open transaction, while another row may still have them:
-    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values. ``lost``: for some key the room had no
-    place, so that a row may be gone that came to a key before another one left it.
+    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values. ``lost``: a row may be gone, because
+    for some key the room had no place, or it is not known which row has the key.
     """
 
     def __init__(self, room: Room) -> None:
@@ -154,15 +161,17 @@ class Moved:
 
     def come(self, key: Key, update: Update, after: Mapping[str, Value]) -> None:
         """A row has this key now."""
-        alone = self.took(key) or update.old_key is None or not _is_whole(update.before)
-        if key not in self.rows:
-            if alone:
+        alone = self.took(key)
+        if key in self.rows:  # then a third row comes to it, unless its own row changed
+            self.lost |= not alone and (update.old_key is not None or update.op is Op.INSERT)
+        else:
+            if alone or update.old_key is None or not _is_whole(update.before):
                 return
             if self._room.taken + _entry(key) > self._room.size:
                 self.lost = True
                 return
             self._room.taken += _entry(key)
-        self.rows[key] = hash(repr(list(after.values())))  # NaN is equal to itself
+        self.rows[key] = _digest(after.values())
 
     def took(self, key: Key) -> bool:
         """A row has this key now. Returns whether it is known that no other one has."""
@@ -174,7 +183,7 @@ class Moved:
     def is_other(self, key: Key, before: Mapping[str, Value] | None) -> bool:
         """Whether the row that was as ``before`` is another one than that which came to the key."""
         known = self.rows.get(key)
-        return known is not None and _is_whole(before) and known != hash(repr(list(before.values())))
+        return known is not None and _is_whole(before) and known != _digest(before.values())
 
 
 class _Changes:
@@ -189,6 +198,9 @@ class _Changes:
         self.new = True
         self.images: dict[Key, tuple[Value, ...] | _Part | None] = {}
         self.appends: dict[Names, list[Row]] = {}
+        self.under: dict[Key, _Image | None] = {}
+        """What the row was, if there was one, that has a key to which another row came since the last step. ``None``:
+        it is as it is stored."""
 
     def take(self) -> Iterator[Write]:
         """The step, if there is something to do."""
@@ -206,7 +218,7 @@ class _Changes:
             else:
                 deletes.append(key)
         yield Write(deletes, _columns(upserts), _columns(patches), _columns(self.appends), new=self.new)
-        self.images, self.appends, self.new = {}, {}, True
+        self.images, self.appends, self.under, self.new = {}, {}, {}, True
 
     def add(self, update: Update) -> Iterator[Step]:
         """Take an update in. Yields the steps that come before what is left."""
@@ -214,7 +226,7 @@ class _Changes:
         self.moved.begin(update)
         if op is Op.TRUNCATE:
             self.moved.clear()
-            self.images, self.appends = {}, {}
+            self.images, self.appends, self.under = {}, {}, {}
             yield Clear()
             return
         if op is Op.MERGE or update.too_large:
@@ -241,11 +253,13 @@ class _Changes:
         key, old = update.key, update.old_key
         if len(part.columns) == len(self.names):
             if old is None and self.moved.is_other(key, update.before):
-                return  # another row has the key already; this one leaves it or is deleted before the commit
+                self.under[key] = _Image(part.values)  # another row has the key already
+                return
             if old is not None:
-                if not self.moved.is_other(old, update.before):
-                    self.images[old] = None
+                self._vacate(old, update)
                 self.moved.leave_for_another(old)
+                if key not in self.under:
+                    self.under[key] = _Image(self.images[key]) if key in self.images else None
             self.moved.come(key, update, after)
             self.images[key] = part.values
             return
@@ -267,9 +281,29 @@ class _Changes:
     def _leave(self, key: Key | None, update: Update) -> None:
         """The row does not have the key any more."""
         if key is not None:
-            if not self.moved.is_other(key, update.before):
-                self.images[key] = None
+            self._vacate(key, update)
             self.moved.leave(key)
+
+    def _vacate(self, key: Key, update: Update) -> None:
+        """The row is about to leave the key. What is there afterwards: the row that came to it, if this is the one
+        from before; else what was there before this one came. Where both have the same values, it is the same.
+        """
+        if self.moved.is_other(key, update.before):
+            self.under.pop(key, None)
+            return
+        known, image = key in self.under, self.images.get(key)
+        under = self.under.pop(key, None)
+        if key not in self.moved.rows:
+            if isinstance(image, tuple) and _is_whole(update.before):
+                self.moved.lost |= _digest(image) != _digest(update.before.values())
+            self.images[key] = None
+        elif under is not None:
+            self.images[key] = under.values
+        elif known:
+            del self.images[key]
+        else:
+            self.images[key] = None
+            self.moved.lost = True  # a step wrote the row over the one that was there, if there was one
 
     def _move(self, old: Key, new: Key, part: _Part) -> Iterator[Step]:
         """Columns that are not in the log stay with the row, whose key changes."""
@@ -324,6 +358,11 @@ def _usual(updates: list[Update]) -> Write | None:
     if len(last) < len(updates):
         keys, values = ([[column[i] for i in last.values()] for column in columns] for columns in (keys, values))
     return Write(upserts={updates[0].schema.names: Rows(keys, values)}, new=ops <= _NEW)
+
+
+def _digest(values: Iterable[Value]) -> int:
+    """Equal for equal values. NaN is equal to itself."""
+    return hash(repr(list(values)))
 
 
 def _entry(key: Key) -> int:

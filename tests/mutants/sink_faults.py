@@ -57,7 +57,7 @@ SINK_FAULTS: list[Fault] = [
     Fault(
         name="a-truncate-keeps-the-rows-before-it",
         file="sinks/sql/changes.py",
-        old="            self.images, self.appends = {}, {}\n            yield Clear()\n",
+        old="            self.images, self.appends, self.under = {}, {}, {}\n            yield Clear()\n",
         new="            yield Clear()\n",
         tests=(_CHANGES,),
         promise="a mirror holds what the source holds after TRUNCATE",
@@ -65,8 +65,8 @@ SINK_FAULTS: list[Fault] = [
     Fault(
         name="the-former-key-stays",
         file="sinks/sql/changes.py",
-        old="                    self.images[old] = None\n",
-        new="                    pass\n",
+        old="                self._vacate(old, update)\n",
+        new="                pass\n",
         tests=(_CHANGES,),
         promise="a key change leaves one row",
     ),
