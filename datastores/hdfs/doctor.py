@@ -7,7 +7,7 @@ from typing import Final
 from datastores.hdfs.java.name_node import NameNode
 from datastores.hdfs.log.places import EditLog
 from datastores.hdfs.url import Address
-from wormhole.model.errors import UsageError
+from wormhole.model.errors import UnsupportedLog, UsageError
 from wormhole.model.findings import Report, SeenTable, Severity
 
 __all__ = ["check"]
@@ -40,8 +40,8 @@ def check(url: str) -> Report:
             )
         try:
             begin, end = log.begin(), log.end()
-        except UsageError as error:
-            report.add("rights", PROBLEM, error.message, "its edits are for superusers", error.hint or "")
+        except (UsageError, UnsupportedLog) as error:
+            report.add("rights", PROBLEM, error.message, "its edits cannot be read", error.hint or "", error.code)
             return report
         report.facts["edits"] = f"transactions {begin} to {end}"
         report.add("rights", OK, "the account may read the edits")
