@@ -1,15 +1,24 @@
-"""A NameNode that is killed, and one whose rights do not suffice."""
+"""A NameNode that is killed, one whose rights do not suffice, and work that begins once."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from datastores.hdfs.datastore import DATASTORE
 from publisher.sources import open_source
+from tests.support.eventually import until
 from tests.support.hadoop import NameNodeServer
+from tests.support.marked import MARK, marked
+from tests.system.harness.up import Up
 from wormhole.model.errors import SourceUnavailable, UsageError
 from wormhole.model.findings import Severity
 from wormhole.model.sharding import Sharding
@@ -79,3 +88,82 @@ def test_the_doctor_names_what_is_there_and_what_is_missing(name_node: NameNodeS
         refused.start()
     refused.stop()
     assert error.value.code == "account-lacks-rights"
+
+
+_BEGINS_WORK = """
+import os, sys
+from subscriber_sdk import Subscriber, Update, run
+
+class Worker(Subscriber):
+    async def on_update(self, update: Update) -> None:
+        day = os.path.basename(os.path.dirname(update.key[0]))
+        try:
+            os.close(os.open(os.path.join(sys.argv[2], day), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        with open(os.path.join(sys.argv[2], "begun"), "a") as begun:
+            begun.write(day + "\\n")
+
+run(Worker(), application="cache", coordinator=sys.argv[1])
+"""
+
+
+class Days:
+    """Folders of days, whose ``_SUCCESS`` is written last; a subscriber begins each day's work."""
+
+    def __init__(self, server: NameNodeServer, up: Up, folder: Path) -> None:
+        self._server = server
+        self._up = up
+        self.begun = folder / "begun"
+        self._worker: subprocess.Popen[Any] | None = None
+
+    def finish(self, day: str) -> None:
+        files, path = self._server.files, self._server.path
+        files.create(path(f"/lake/{day}/_temporary/part-0")).close()
+        files.rename(path(f"/lake/{day}/_temporary/part-0"), path(f"/lake/{day}/part-0"))
+        files.delete(path(f"/lake/{day}/_temporary"), True)
+        files.create(path(f"/lake/{day}/_SUCCESS")).close()
+
+    def work(self) -> None:
+        self._worker = subprocess.Popen(
+            [sys.executable, "-c", _BEGINS_WORK, str(self._up.file), str(self.begun.parent)],
+            env={**os.environ, MARK: self._up.mark},
+        )
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
+
+    def days(self) -> list[str]:
+        return self.begun.read_text().split() if self.begun.exists() else []
+
+
+def test_work_begins_once_for_each_day_although_everything_is_killed(name_node: NameNodeServer, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with closing(Up(tmp_path, f'source = "{name_node.url}"')) as up:
+        selected = """where = 'name == "_SUCCESS" and op == "upsert" and not left'\ntables = ["lake"]\n"""
+        up.file.write_text(up.file.read_text() + selected)
+        days = Days(name_node, up, work)
+        code, text = up.up()
+        assert code == 0, text
+        days.work()
+        days.finish("day=1")
+        until(lambda: days.days() == ["day=1"], "the first day's work does not begin")
+        days.end()
+        days.finish("day=2")
+        for pid in marked(up.mark):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not marked(up.mark), "a process outlives SIGKILL, a JVM for example")
+        days.finish("day=3")
+        days.finish("day=4")
+        code, text = up.up()
+        assert code == 0, text
+        days.work()
+        until(lambda: len(days.days()) >= 4, "the work of days does not begin")
+        days.finish("day=5")
+        until(lambda: len(days.days()) >= 5, "the last day's work does not begin")
+        assert days.days() == [f"day={number}" for number in range(1, 6)]
+        days.end()
+        assert up.down()[0] == 0
