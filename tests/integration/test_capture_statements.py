@@ -44,6 +44,10 @@ CREATE TABLE shop.chain (k int PRIMARY KEY, v text);
 CREATE FUNCTION shop.follow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF pg_trigger_depth() = 1 THEN
   UPDATE shop.chain SET v = NEW.v || '>' WHERE k IN (NEW.k, NEW.k + 1, NEW.k + 2); END IF; RETURN NULL; END $$;
 CREATE TRIGGER follow AFTER INSERT OR UPDATE ON shop.chain FOR EACH ROW EXECUTE FUNCTION shop.follow();
+-- A row is there again, while the deletion of the row with its key is still to be recorded.
+CREATE FUNCTION shop.again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF pg_trigger_depth() = 1 THEN
+  INSERT INTO shop.chain VALUES (OLD.k + 1, 'again') ON CONFLICT DO NOTHING; END IF; RETURN NULL; END $$;
+CREATE TRIGGER again AFTER DELETE ON shop.chain FOR EACH ROW EXECUTE FUNCTION shop.again();
 CREATE FUNCTION shop.before() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.v := 'b' || NEW.v; RETURN NEW; END $$;
 CREATE TRIGGER aaa BEFORE INSERT OR UPDATE ON shop.plain FOR EACH ROW EXECUTE FUNCTION shop.before();
 """
@@ -68,7 +72,7 @@ def _statement(drawn: random.Random) -> str:
             f"WITH gone AS (DELETE FROM shop.parts WHERE k = {row} RETURNING *) INSERT INTO shop.chain TABLE gone",
             f"INSERT INTO shop.chain SELECT n, {text} FROM generate_series({row}, {row} + 3) n ON CONFLICT DO NOTHING",
             f"UPDATE shop.chain SET v = {text} WHERE k BETWEEN {row} - 3 AND {row}",
-            f"DELETE FROM shop.chain WHERE k = {row}",
+            f"DELETE FROM shop.chain WHERE k BETWEEN {row} AND {row} + 4",
             "SAVEPOINT one",
             "ROLLBACK TO one",
             drawn.choice(

@@ -11,7 +11,12 @@ crash therefore repeats nothing and loses nothing, and every reader sees one ord
 
 **Order in a transaction.** A trigger of the application may change a row of which the outer statement's change is not
 recorded yet. The record of the outer change then comes later, and its row version has an ``xmax`` already. It takes the
-``place`` of the record that it precedes.
+``place`` of the record that it precedes. A row of a key may also be there again before the end of the former row with
+that key is recorded. So where a trigger wrote rows of the table in this transaction, the records of the statement are
+compared by key. Those that follow the version that ends are later than its end.
+
+**TRUNCATE.** The triggers of a whole table fire before those of its partitions. A partition that is truncated alone has
+the deletions of its rows recorded, because rows come under the name of the whole table.
 
 **Bound.** A sequence is the gate, because every transaction sees its value at once, whatever its snapshot is. A value
 of 2 stops the recording. A transaction that saw that value lacks changes. `resume` opens the gate in four transactions:
@@ -60,7 +65,7 @@ _TABLES: Final = {
     "layout": """CREATE TABLE {s}.layout (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, relation oid NOT NULL,
   tag text NOT NULL, described json NOT NULL);""",
     "change": """CREATE TABLE {s}.change (number bigint PRIMARY KEY, place bigint NOT NULL, xid xid8 NOT NULL,
-  layout int NOT NULL, op "char" NOT NULL, was tid, old text, new text, at timestamptz NOT NULL)
+  layout int NOT NULL, op "char" NOT NULL, was tid, made tid, old text, new text, at timestamptz NOT NULL)
   WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);""",
     "transaction": """CREATE TABLE {s}.transaction (number bigint PRIMARY KEY, place bigint NOT NULL UNIQUE,
   xid xid8 NOT NULL, changes bigint NOT NULL, bytes bigint NOT NULL, at timestamptz NOT NULL,
@@ -105,33 +110,56 @@ DECLARE
   mine bigint := nextval('{s}.change_number');
   here bigint := mine;
   known int;
+  same text;
 BEGIN
   IF mine % 512 = 0 THEN PERFORM {s}.bound(); END IF;
   IF NEW.xmax <> 0 THEN
     SELECT coalesce(min(c.place), mine) INTO here FROM {s}.change c JOIN {s}.layout l ON l.id = c.layout
     WHERE c.xid = pg_current_xact_id() AND c.was = NEW.ctid AND l.relation = TG_RELID;
   END IF;
-  INSERT INTO {s}.change SELECT mine, here, pg_current_xact_id(), l.id, left(TG_OP, 1)::"char", OLD.ctid, OLD::text,
-    NEW::text, clock_timestamp() FROM {s}.layout l, {s}.gate g
+  IF TG_OP <> 'DELETE' AND pg_trigger_depth() > 1 THEN
+    PERFORM set_config('wormhole_capture.r' || TG_RELID, pg_current_xact_id()::text, true);
+  ELSIF TG_OP <> 'INSERT' AND current_setting('wormhole_capture.r' || TG_RELID, true) = pg_current_xact_id()::text THEN
+    SELECT l.id, string_agg(format('((c.new::%s).%I)::text = (($1).%I)::text', TG_RELID::regclass, e->>0, e->>0),
+      ' AND ') INTO known, same FROM {s}.layout l, json_array_elements(l.described->'columns') e
+      WHERE l.relation = TG_RELID AND l.tag = {tag} AND (e->>3)::boolean GROUP BY l.id ORDER BY l.id LIMIT 1;
+    IF same IS NOT NULL THEN
+      EXECUTE format($q$SELECT least($2, min(c.place)) FROM {s}.change c WHERE c.xid = pg_current_xact_id()
+        AND c.layout = $3 AND c.at >= statement_timestamp() AND c.number > (SELECT coalesce(max(m.number), 0)
+          FROM {s}.change m WHERE m.xid = c.xid AND m.layout = $3 AND m.made = $4) AND %s$q$, same)
+        INTO here USING OLD, here, known, OLD.ctid;
+    END IF;
+  END IF;
+  INSERT INTO {s}.change SELECT mine, here, pg_current_xact_id(), l.id, left(TG_OP, 1)::"char", OLD.ctid, NEW.ctid,
+    OLD::text, NEW::text, clock_timestamp() FROM {s}.layout l, {s}.gate g
     WHERE g.last_value = 1 AND l.relation = TG_RELID AND l.tag = {tag} LIMIT 1;
   IF NOT FOUND AND (SELECT g.last_value FROM {s}.gate g) = 1 THEN
     INSERT INTO {s}.layout (relation, tag, described) SELECT TG_RELID, {tag}, ({described})
       RETURNING id INTO known;
     INSERT INTO {s}.change SELECT mine, here, pg_current_xact_id(), known, left(TG_OP, 1)::"char", OLD.ctid,
-      OLD::text, NEW::text, clock_timestamp();
+      NEW.ctid, OLD::text, NEW::text, clock_timestamp();
   END IF;
   RETURN NULL;
 END $record$;""",
-    "truncated": """CREATE OR REPLACE FUNCTION {s}.truncated() RETURNS trigger LANGUAGE plpgsql
-{safe} AS $truncated$
+    "truncated": """CREATE OR REPLACE FUNCTION {s}.truncated() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+{fixed} AS $truncated$
 DECLARE
   known int;
+  whole regclass := coalesce(pg_partition_root(TG_RELID), TG_RELID);
+  here text := concat_ws(' ', pg_current_xact_id(), statement_timestamp());
 BEGIN
-  IF (SELECT g.last_value FROM {s}.gate g) = 1 THEN
-    INSERT INTO {s}.layout (relation, tag, described) SELECT TG_RELID, {tag}, ({described})
-      RETURNING id INTO known;
-    INSERT INTO {s}.change SELECT n, n, pg_current_xact_id(), known, 'T', NULL, NULL, NULL, clock_timestamp()
+  IF (SELECT g.last_value FROM {s}.gate g) = 2 THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO {s}.layout (relation, tag, described) SELECT TG_RELID, {tag}, ({described}) RETURNING id INTO known;
+  IF whole = TG_RELID THEN
+    PERFORM set_config('wormhole_capture.t' || TG_RELID, here, true);
+    INSERT INTO {s}.change SELECT n, n, pg_current_xact_id(), known, 'T', NULL, NULL, NULL, NULL, clock_timestamp()
       FROM nextval('{s}.change_number') n;
+  ELSIF current_setting('wormhole_capture.t' || whole::oid, true) IS DISTINCT FROM here THEN
+    EXECUTE format($q$INSERT INTO {s}.change SELECT o.n, o.n, pg_current_xact_id(), $1, 'D', o.ctid, NULL, o.old, NULL,
+      clock_timestamp() FROM (SELECT nextval('{s}.change_number') AS n, r.ctid, r::text AS old FROM ONLY %s r OFFSET 0)
+      o$q$, TG_RELID::regclass) USING known;
   END IF;
   RETURN NULL;
 END $truncated$;""",
@@ -243,7 +271,7 @@ def attach(schema: str, table: str, *, rows: bool, truncates: bool) -> list[str]
     s = quote_identifier(schema)
     row, whole = quote_identifier(TRIGGER), quote_identifier(TRUNCATES)
     when = [("AFTER INSERT OR UPDATE OR DELETE", "FOR EACH ROW", row, "record")] if rows else []
-    when += [("AFTER TRUNCATE", "FOR EACH STATEMENT", whole, "truncated")] if truncates else []
+    when += [("BEFORE TRUNCATE", "FOR EACH STATEMENT", whole, "truncated")] if truncates else []
     made: list[str] = []
     for event, each, name, function in when:
         made.append(f"CREATE OR REPLACE TRIGGER {name} {event} ON {table} {each} EXECUTE FUNCTION {s}.{function}();")
