@@ -59,6 +59,8 @@ class _Stream:
         self.schemas: set[int] = set()
         self.frames: dict[int, deque[_Frame]] = defaultdict(deque)
         self.progress: dict[tuple[int, int], int] = defaultdict(int)
+        self.reports: dict[int, push_pb2.HandlerReport] = {}
+        self.counts: dict[int, dict[int, push_pb2.Processed]] = defaultdict(dict)
         self.beats = 0
         self.sent_at = 0.0
         self.gathered: list[push_pb2.PublisherFrame] | None = None
@@ -178,6 +180,9 @@ class Performance:
             stream.beats += 1
         if kind == "progress":
             stream.progress[given.flow, given.epoch] = max(stream.progress[given.flow, given.epoch], given.number)
+        if kind == "report":
+            stream.reports[given.flow] = given.handler
+        stream.counts[getattr(given, "flow", 0)].update((one.window, one) for one in getattr(given, "processed", ()))
         if kind not in _TRACKED:
             stream.frames[getattr(given, "flow", 0)].append(frame)
         self._pulse.set()
@@ -439,6 +444,23 @@ class Performance:
         flow = fields.get("flow", 1)
         at = (flow, fields.get("epoch", stream.epochs[flow]))
         await self._until(lambda: stream.progress[at] >= fields["number"], f"no progress up to {fields['number']} came")
+
+    async def _do_reported(self, figures: Mapping[str, int], step: Mapping[str, Any]) -> None:
+        """The last report of the flow has these figures of its callbacks."""
+        reports = self._stream(step).reports
+
+        def holds() -> bool:
+            return 1 in reports and all(getattr(reports[1], name) == value for name, value in figures.items())
+
+        await self._until(holds, lambda: f"this was reported: {reports.get(1)}".replace("\n", " "))
+
+    async def _do_counted(self, updates: int, step: Mapping[str, Any]) -> None:
+        """The client counted so many updates of the flow for the audit, without those that were rolled back."""
+        counts = self._stream(step).counts[1]
+        await self._until(
+            lambda: sum(one.updates + one.set_aside - one.in_vain for one in counts.values()) == updates,
+            lambda: f"this was counted: {[*counts.values()]}".replace("\n", " "),
+        )
 
     async def _do_resend(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
         """Steps for a client that no longer holds the updates: it sent Failed(RESEND) in place of an answer."""

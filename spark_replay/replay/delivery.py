@@ -26,7 +26,7 @@ from wormhole.ports.dead_letters import DeadLetter, Parcel, UpdatePlace
 from wormhole.push.allowance import Reading
 from wormhole.push.connection import Connection, Traffic
 from wormhole.push.dial import DialledLine, Peer
-from wormhole.push.forwarding import Forwarding
+from wormhole.push.forwarding import MOST_ASSIGNED_BYTES, MOST_FORWARDED_BYTES, Forwarding
 from wormhole.push.moves import refuses_later
 from wormhole.push.peer_threads import PeerThreads
 from wormhole.push.refusal import refusal_of
@@ -226,6 +226,7 @@ class Delivery:
     async def _deliver(self) -> None:
         session = self._session
         await self._until(lambda: session.welcomed)
+        self._check_parked()
         push, frame = session.assign(
             self.application,
             self.shard,
@@ -270,6 +271,23 @@ class Delivery:
         await self._connection.write(session.notice(push, begins=False))
         await self._connection.write(session.revoke(push, "the replay is done"))
         await self._until(lambda: self._connection.closed)
+
+    def _check_parked(self) -> None:
+        """Raise :class:`~wormhole.model.errors.ReplayError` if no message takes the rows of parked updates."""
+        most = self._session.max_frame_bytes
+        forwarded = most == MOST_FORWARDED_BYTES and self.route.forwarding is not None
+        lacking = self._session.lacking(self.route.skip, self.route.parked)
+        if forwarded:
+            lacking, most = lacking + most - MOST_ASSIGNED_BYTES, MOST_ASSIGNED_BYTES
+        if lacking > 0:
+            raise ReplayError(
+                f"{len(self.route.parked)} rows have parked updates, and they are {lacking} bytes too many for one "
+                f"message of {most} bytes",
+                flow=self._name,
+                hint=f"{'' if forwarded else 'raise `max_frame` at the subscriber, or '}cancel the replay, deliver or "
+                f"discard what is parked (`wormholectl flows dead-letters retry {self._name}`), and begin it again",
+                code="frame-too-small",
+            )
 
     def _start(self, have: Datamarker | None, move: int) -> Datamarker:
         """Where delivery begins. ``have``: the datamarker that the application keeps itself, if it keeps one; ``move``:

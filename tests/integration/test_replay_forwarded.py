@@ -18,7 +18,9 @@ from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.ports import free_port
 from wormhole.host.trust import Trust
-from wormhole.push.forwarding import Forwarding
+from wormhole.push.forwarding import MOST_ASSIGNED_BYTES, Forwarding
+from wormhole.wire.markers import marker_to_message
+from wormhole.wire.v1 import admin_pb2
 
 
 class Slow(Keys):
@@ -120,3 +122,21 @@ async def test_a_task_without_the_ticket_is_refused_before_it_sends(
     async with taking_part(scene), grpc.aio.insecure_channel(scene.driver.reach.address) as channel:
         call: Any = channel.stream_stream("/wormhole.wire.v1.Subscriber/Push")(metadata=metadata)
         assert await call.code() is code
+
+
+async def test_rows_of_parked_updates_that_no_forwarded_message_takes_are_refused(scene: Scene) -> None:
+    """They are more than the 512 KiB of such a message, and less than a message to a subscriber that is live."""
+    scene.world.settings["max_frame"] = 4 << 20
+    first = await scene.archived(*(f"bad{name * (3 * MOST_ASSIGNED_BYTES // 4)}" for name in "xy"))
+    async with taking_part(scene):
+        outcome = await scene.replayed(first)
+        assert outcome.ended is Ended.DONE, outcome.message
+        await asyncio.to_thread(scene.driver.finish, outcome.epoch, first)
+        flow = scene.publisher.assigner.flows[KEY]
+        await eventually(lambda: flow.delivery.caravan_flow is not None, "live")
+        what = admin_pb2.BeginReplay(who="me@here", mode=admin_pb2.LOG, lease_s=600)
+        what.begin.CopyFrom(marker_to_message(scene.begin))
+        await asyncio.to_thread(scene.driver.begin, what)
+        outcome = await scene.replayed(first)
+        assert (outcome.ended, outcome.code) == (Ended.FAILED, "frame-too-small")
+        assert len(scene.parked) == 2

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.clients import python
+from subscriber_sdk.stream import outbox, session
 from subscriber_sdk.stream.flow import SubscriberFlow
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work import flow_worker, shards
@@ -57,6 +58,15 @@ def returns_credit_too_early() -> None:
             session._out.add(progress=push_pb2.Progress(flow=flow.number, epoch=flow.epoch, number=given.number))
 
     _after_frames(progress)
+
+
+def counts_nothing() -> None:
+    for module in (session, outbox):
+        module.processed_to_messages = lambda *_: []  # type: ignore[attr-defined]
+
+
+def reports_nothing() -> None:
+    Session.report = lambda *_: None  # type: ignore[method-assign]
 
 
 def passes_over_unreadable_updates() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from conformance.__main__ import run
+from conformance.catalogue import cases
 from scripts import proto_go
 from scripts.clients import GO as CLIENT
 from scripts.clients import built_go, go
@@ -87,7 +88,7 @@ async def test_it_passes_the_conformance_kit(programs: Path) -> None:
     outcome = await run(str(programs / "conformance"), declared, patience=PATIENCE_S)
     assert not outcome.failed
     assert outcome.found
-    assert outcome.left_out == 0
+    assert outcome.left_out == sum(case["feature"] == "counts" for case in cases())
 
 
 def test_nothing_is_lost_when_its_subscribers_are_killed(

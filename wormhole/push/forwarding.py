@@ -8,10 +8,13 @@ from typing import Any, Final, Self
 
 from wormhole.model.errors import ProtocolError
 
-__all__ = ["MOST_FORWARDED_BYTES", "Forwarding"]
+__all__ = ["MOST_ASSIGNED_BYTES", "MOST_FORWARDED_BYTES", "Forwarding"]
 
 MOST_FORWARDED_BYTES: Final = 384 << 10
-"""Bytes of the largest message of a task that a publisher forwards."""
+"""Bytes of the largest message of a task that a publisher forwards, but for the assignment."""
+
+MOST_ASSIGNED_BYTES: Final = 512 << 10
+"""Bytes of the assignment. A publisher takes no larger request."""
 
 _LONGEST: Final = 1024
 _NAMES: Final = ("wormhole-flow-bin", "wormhole-replay-bin", "wormhole-ticket-bin", "wormhole-epoch-bin")
