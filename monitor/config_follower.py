@@ -20,6 +20,7 @@ from wormhole.config import Config, CoordinatorForm, DatasetConfig, listed, unli
 from wormhole.coordination.connect import connect, warn
 from wormhole.coordination.port import Contact, Coordinator, HostRequest, MonitorInfo
 from wormhole.coordination.retry import retry_during_outage
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import CoordinationLost, WormholeError
 
 __all__ = ["ConfigFollower", "Desired"]
@@ -85,8 +86,7 @@ class ConfigFollower:
                 group.create_task(self._follow_datasets(), name="datasets")
                 group.create_task(self._follow_requests(), name="whether the host is drained")
         finally:
-            fallback.cancel()
-            await asyncio.gather(fallback, return_exceptions=True)
+            await cancel_all(fallback)
             await self._coordinator.stop()
 
     async def _connect(self) -> None:

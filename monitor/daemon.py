@@ -29,6 +29,7 @@ from wormhole.config import Config, DatasetConfig, load
 from wormhole.host.http_server import serve, url
 from wormhole.host.private_files import keep_private
 from wormhole.host.tls import open_trust
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 
 if TYPE_CHECKING:
@@ -145,9 +146,7 @@ class Monitor:
                 self._reload.clear()
                 another = await self._read_again()
             finally:
-                reload.cancel()
-                following.cancel()
-                await asyncio.gather(following, reload, return_exceptions=True)
+                await cancel_all(reload, following)
             follower = another
 
     async def _read_again(self) -> ConfigFollower:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Final
 from wormhole.config import DatasetConfig, dataset_from_json, to_json
 from wormhole.model.errors import WormholeError
 from wormhole.model.json_input import read_json
+from wormhole.model.replace_file import replace_file, sync_to_disk
 
 __all__ = ["LastGoodConfig"]
 
@@ -41,26 +41,9 @@ class LastGoodConfig:
             },
             sort_keys=True,
         )
-        made = path.with_name(f".{path.name}.new")
         with _WRITING:
-            self._write(text, made, path)
-
-    @staticmethod
-    def _write(text: str, made: Path, path: Path) -> None:
-        try:
-            with made.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            made.replace(path)
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError:
-            made.unlink(missing_ok=True)
-            raise
+            replace_file(path, text)
+            sync_to_disk(path.parent)
 
     @classmethod
     def load(cls, path: Path) -> LastGoodConfig | None:

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from monitor.publisher_client import NoAnswerError, PublisherClient
 from monitor.state import HostState, LogKey, Phase, ProcessKey, PublisherState, SinkState
 from monitor.status_diff import status_events
+from wormhole.host.waiting import cancel_all
 from wormhole.metrics import catalogue as c
 from wormhole.wire.v1 import admin_pb2
 
@@ -79,9 +80,7 @@ class StatusPoller:
                 await asyncio.sleep(poll_interval(len(polled)))
         finally:
             tasks = list(self._requests.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(*tasks)
             await self._client.close()
 
     async def _poll(self, entry: PublisherState | SinkState) -> None:

@@ -44,6 +44,7 @@ from wormhole.config import Config, load, to_json_file
 from wormhole.coordination.change_signal import Signal
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.ready_file import read_ready, ready_path
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 
 __all__ = ["Supervisor"]
@@ -172,9 +173,7 @@ class Supervisor:
         """Leave the processes running: the next monitor adopts them."""
         waiting = [live.waiting for live in self._live.values() if live.waiting is not None]
         self._live.clear()
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await cancel_all(*waiting)
 
     async def read_addresses(self, key: LogKey) -> None:
         """Read the addresses of a publisher again, because it does not answer.

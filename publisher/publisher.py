@@ -27,6 +27,7 @@ from publisher.flows.this_process import ThisProcess
 from publisher.push.attach_service import AttachListener
 from wormhole.coordination.port import Coordinator, PublisherInfo
 from wormhole.host.clock import Clock
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 from wormhole.ports.log_source import LogRelay
 from wormhole.push.peer_threads import PeerThreads
@@ -125,15 +126,13 @@ class Publisher:
             patience_s = 0.0 if found.gone else patience_s
             raise found from None
         finally:
-            assigning.cancel()
-            await asyncio.gather(assigning, return_exceptions=True)
+            await cancel_all(assigning)
             await self.applications.stop()
             await self.background.stop()
             try:
                 await self.assigner.close(patience_s)
             finally:  # also when a second signal cuts the waiting short
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                await cancel_all(listening)
                 await self._leave(stop_source)
                 for threads in (self.records.markers, self.peer_threads, self.letter_threads):
                     threads.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 
 __all__ = ["BackgroundTasks"]
@@ -35,9 +36,7 @@ class BackgroundTasks:
     async def stop(self) -> None:
         """Cancel the tasks that are under way and wait for their ends."""
         tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
 
 async def _guarded(work: Coroutine[None, None, None]) -> None:

@@ -31,6 +31,7 @@ from wormhole.coordination.port import (
 )
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import Retryable, WormholeError
 from wormhole.model.problem import NO_PROBLEM, Problem
 from wormhole.ports.datastore import Standing
@@ -142,8 +143,7 @@ class Candidacy:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_all(task)
 
     async def _followed(self, follow: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from wormhole.host.clock import Clock
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 from wormhole.model.problem import Problem
 from wormhole.ports.datastore import Standing
@@ -38,8 +39,7 @@ class Looks:
     ) -> None:
         asked, self._asked = self._asked, None
         if asked is not None:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
+            await cancel_all(asked)
 
     async def ask(self) -> Standing:
         """The datastore's answer. If an earlier query has no answer yet, its answer is awaited instead of a new one.

@@ -21,6 +21,7 @@ from wormhole.coordination.port import Contact, Coordinator, LogClaim, LogOwners
 from wormhole.coordination.retry import retry_during_outage
 from wormhole.coordination.standbys import candidate_of, owner_name, why_not
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import cancel_all
 from wormhole.metrics import catalogue as c
 from wormhole.model.errors import Retryable
 from wormhole.model.problem import NO_PROBLEM, Problem
@@ -137,9 +138,7 @@ class Ownership:
                 raise LogHandedOver(f"the log is another publisher's: {lost.result()}", gone=True)
             return registered.result()
         finally:
-            registered.cancel()
-            lost.cancel()
-            await asyncio.gather(registered, lost, return_exceptions=True)
+            await cancel_all(registered, lost)
 
     def distrust(self, reason: str) -> None:
         """The stored state of the flows is older than this process's state of them: this process has to begin anew."""
@@ -168,9 +167,7 @@ class Ownership:
                 raise LogHandedOver(f"the log is moved to {moved.result()}", gone=False)
             raise LogHandedOver(f"the log is left to others: {outdone.result()}", gone=False)
         finally:
-            for one in watched:
-                one.cancel()
-            await asyncio.gather(*watched, return_exceptions=True)
+            await cancel_all(*watched)
 
     async def give_up(self) -> None:
         """Withdraw claim and registration; idempotent."""

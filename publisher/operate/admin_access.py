@@ -8,9 +8,7 @@ marker store in the same folder.
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Collection, Iterable
@@ -22,7 +20,9 @@ import grpc
 
 from publisher.flows.refused_error import RefusedError
 from wormhole.host.local_admin import token_path
+from wormhole.host.private_files import private_opener
 from wormhole.model.errors import ConfigError
+from wormhole.model.replace_file import make_file
 
 __all__ = ["OperatorAccess", "host_token"]
 
@@ -38,9 +38,10 @@ def host_token(state_dir: Path) -> str:
     """
     path = token_path(state_dir)
     try:
-        with contextlib.suppress(FileExistsError):
-            if not path.exists():
-                _make(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Publishers of one folder may start at the same time: the first file stays.
+            make_file(path, f"{secrets.token_hex(32)}\n", opener=private_opener)
         mode = path.stat().st_mode & 0o777
         found = path.read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -63,22 +64,6 @@ def host_token(state_dir: Path) -> str:
             f"{path} holds no token", hint="remove the file: the next start makes another one", code="record-invalid"
         )
     return found.strip()
-
-
-def _make(path: Path) -> None:
-    """Make the file completely or not at all, and never replace an existing one, because publishers of one folder may
-    start at the same time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_hex(32)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    finally:
-        draft.unlink()
 
 
 @dataclass(frozen=True, slots=True)

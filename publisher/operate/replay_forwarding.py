@@ -17,6 +17,7 @@ from publisher.flows.refused_error import RefusedError
 from publisher.flows.replays import Replays
 from publisher.operate.operators import flow_key
 from publisher.push.attached import AttachedSubscribers
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ProtocolError, StreamBroken
 from wormhole.push.forwarding import Forwarding
 
@@ -107,6 +108,4 @@ async def _until_one_ends(*works: Awaitable[None]) -> None:
             if (error := task.exception()) is not None:
                 raise error
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)

@@ -26,6 +26,7 @@ from wormhole.host.clock import Clock
 from wormhole.host.listening import add_port
 from wormhole.host.socket_table import connection_uid
 from wormhole.host.tls import check_listen, is_loopback
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ProtocolError, UsageError, WormholeError
 from wormhole.model.problem import NO_PROBLEM
 from wormhole.push.attaching import METHOD, OBSERVE_METHOD, OFFER_METHOD, SERVICE, Attaching
@@ -158,9 +159,7 @@ class AttachService:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             return done.pop().result()
         finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await cancel_all(*waits)
 
     def _certificate(self, trust: Trust, who: Attaching, context: Any) -> Certificate:
         """The subscriber's certificate, which carries its id. Raises :class:`~wormhole.model.errors.UsageError`."""
@@ -237,8 +236,7 @@ class AttachListener:
             await self.service.attached.wanted.wait()
             await self._listen()
         finally:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            await cancel_all(following)
 
     async def _listen(self) -> None:
         while True:

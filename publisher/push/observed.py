@@ -18,7 +18,7 @@ from publisher.push.attached import AttachedLine
 from publisher.push.messages import Messages
 from wormhole.filters import Filter
 from wormhole.host.clock import Clock
-from wormhole.host.waiting import wait_at_most
+from wormhole.host.waiting import cancel_all, wait_at_most
 from wormhole.model.errors import ProtocolError, Retryable, StreamBroken, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.push.attaching import Attaching
@@ -87,9 +87,7 @@ class Observers:
                     one.result()
         finally:
             self._advanced.discard(event)
-            for task in (sending, refused):
-                task.cancel()
-            await asyncio.gather(sending, refused, return_exceptions=True)
+            await cancel_all(sending, refused)
 
     async def _send(
         self, observation: _Observation, event: asyncio.Event, write: Callable[[bytes], Awaitable[object]]

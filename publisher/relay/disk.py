@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from wormhole.host.private_files import check_owner, private_folder
+from wormhole.model.replace_file import sync_to_disk
 
 __all__ = ["DISK", "Disk", "DiskFile"]
 
@@ -143,11 +144,7 @@ class _Disk:
         os.unlink(path)
 
     def sync_folder(self, folder: Path) -> None:
-        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+        sync_to_disk(folder)
 
     def lock(self, path: Path) -> DiskFile:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -18,6 +18,7 @@ from caravan.backfill.boundaries import Boundaries
 from caravan.backfill.encoding import DamagedError, FieldReader, FieldWriter, sealed, unsealed
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
 from wormhole.host.private_files import private_folder, private_opener
+from wormhole.model.replace_file import replace_file, sync_to_disk
 from wormhole.ports.source_state import SourceState
 
 __all__ = ["TableBoundaries"]
@@ -110,17 +111,8 @@ class TableBoundaries:
 
     def _write(self, path: Path, data: bytes) -> None:
         private_folder(self._folder)
-        made = path.with_suffix(".new")
-        with open(made, "wb", opener=private_opener) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        made.replace(path)
-        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        replace_file(path, data, opener=private_opener)
+        sync_to_disk(self._folder)
 
 
 def _boundary(number: int, key: bytes) -> bytes:

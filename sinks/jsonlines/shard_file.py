@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from wormhole.host.private_files import private_opener
+from wormhole.model.replace_file import sync_to_disk
 
 __all__ = ["FINISHED", "OPEN", "FileGone", "ShardFile", "finish_left", "stem_of"]
 
@@ -91,7 +92,7 @@ class ShardFile:
         """Return when everything that was written survives a power failure. Raises :class:`FileGone`, ``OSError``."""
         os.fsync(self._file)
         if not self._named:
-            _sync_folder(self._folder)
+            sync_to_disk(self._folder)
             self._named = True
         if not _is_at(self._file, self._path):
             raise FileGone
@@ -104,7 +105,7 @@ class ShardFile:
                 self._path.rename(self._finished)
             else:
                 self._path.unlink()
-            _sync_folder(self._folder)
+            sync_to_disk(self._folder)
         except FileNotFoundError as error:
             raise FileGone from error
         finally:
@@ -142,7 +143,7 @@ def finish_left(folder: Path, stem: str = "") -> int:
         finally:
             os.close(file)
     if left:
-        _sync_folder(folder)
+        sync_to_disk(folder)
     return torn
 
 
@@ -191,11 +192,3 @@ def _is_at(file: int, path: Path) -> bool:
         return False
     here = os.fstat(file)
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from sinks.envelopes.settings import HeldRecordSettings
 from wormhole.config.fields import PathFromHere, Seconds, Size
+from wormhole.host.tls import is_loopback
 
 __all__ = ["FORM", "WebhookSettings"]
 
@@ -52,7 +52,7 @@ class WebhookSettings(HeldRecordSettings):
     @model_validator(mode="after")
     def _encrypted(self) -> WebhookSettings:
         parts = urlsplit(self.url)
-        if parts.scheme != "https" and not self.insecure and not _is_this_host(parts.hostname or ""):
+        if parts.scheme != "https" and not self.insecure and not is_loopback(parts.hostname or ""):
             raise ValueError("http:// sends rows unencrypted: write https://, or insecure = true")
         return self
 
@@ -61,10 +61,3 @@ class WebhookSettings(HeldRecordSettings):
         """Scheme, host and port: path and query may hold what only the receiver should know."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pyarrow import fs
 
 from wormhole.host.private_files import private_folder, private_opener
 from wormhole.model.errors import ArchiveError, ArchiveUnavailable, WormholeError
+from wormhole.model.replace_file import make_file, replace_file, sync_to_disk
 
 __all__ = ["LocalStorage", "Storage", "Stored", "storage_errors"]
 
@@ -188,18 +188,15 @@ class LocalStorage(Storage):
         """See :meth:`Storage.make_root`."""
         with storage_errors("create", self.root):
             private_folder(Path(self.root))
-            _sync(Path(self.root).parent)
+            sync_to_disk(Path(self.root).parent)
 
     def create_if_absent(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create_if_absent`."""
         path = Path(self.path(name))
         with storage_errors("write", str(path)):
             self._make_folder(path.parent)
-            made = self._written(path, data)
             try:
-                os.link(made, path)
-            except FileExistsError:
-                return False
+                made = make_file(path, data, opener=private_opener)
             except OSError as error:
                 if error.errno in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}:
                     raise ArchiveError(
@@ -208,32 +205,17 @@ class LocalStorage(Storage):
                         code="archive-misplaced",
                     ) from error
                 raise
-            finally:
-                made.unlink(missing_ok=True)
-            _sync(path.parent)
-        return True
+            if made:
+                sync_to_disk(path.parent)
+            return made
 
     def replace(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.replace`."""
         path = Path(self.path(name))
         with storage_errors("write", str(path)):
             self._make_folder(path.parent)
-            self._written(path, data).replace(path)
-            _sync(path.parent)
-
-    @staticmethod
-    def _written(path: Path, data: bytes) -> Path:
-        """Write a durable file with the data beside ``path``, and return its path."""
-        made = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        try:
-            with open(made, "xb", opener=private_opener) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            made.unlink(missing_ok=True)
-            raise
-        return made
+            replace_file(path, data, opener=private_opener)
+            sync_to_disk(path.parent)
 
     def open_output(self, name: str) -> pa.NativeFile:
         """See :meth:`Storage.open_output`."""
@@ -298,19 +280,11 @@ class LocalStorage(Storage):
         if folder != root and folder.parent != root:
             self._make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)  # not the folders above it
-        _sync(folder.parent)
+        sync_to_disk(folder.parent)
 
     def settle(self, name: str) -> None:
         """See :meth:`Storage.settle`."""
         path = Path(self.path(name))
         with storage_errors("write", str(path)):
-            _sync(path)
-            _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync_to_disk(path)
+            sync_to_disk(path.parent)

@@ -21,6 +21,7 @@ from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.server.found_publishers import FoundPublishers
 from subscriber_sdk.server.stream import PublisherStream, Streams
 from wormhole.host.tls import is_loopback, open_trust, target_options
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ConfigError, StreamBroken, WormholeError
 from wormhole.model.problem import Problem
 from wormhole.model.requirements import need
@@ -76,9 +77,7 @@ class PublisherDialler:
     async def stop(self) -> None:
         """Hang up; idempotent."""
         tasks, self._tasks = tuple(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
     async def _follow(self, found: FoundPublishers) -> None:
         while True:
@@ -173,9 +172,7 @@ class PublisherDialler:
                 running.add(task)
                 task.add_done_callback(running.discard)
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await cancel_all(*running)
 
     async def _take_replay(
         self, address: str, call: Any, messages: AsyncIterator[bytes], certificate: Certificate | None

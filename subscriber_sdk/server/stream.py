@@ -19,6 +19,7 @@ from subscriber_sdk.server.publishers import Publishers
 from subscriber_sdk.stream.flow_port import PushingPeer
 from subscriber_sdk.stream.session import Session
 from subscriber_sdk.work.shards import Shards
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ProtocolError
 from wormhole.model.problem import Problem
 from wormhole.push.refusal import refusal_of, why_unreachable
@@ -172,10 +173,8 @@ class PublisherStream:
                     await asyncio.wait({reader}, timeout=_END_S)
         finally:
             self.connection.lost(cause)
-            for task in (reader, writer):
-                task.cancel()
             try:
-                await asyncio.gather(reader, writer, return_exceptions=True)
+                await cancel_all(reader, writer)
             finally:  # gRPC cancels the handler when the peer ends, even while the handler ends
                 if not self.over.done():
                     self.over.set_result(None)

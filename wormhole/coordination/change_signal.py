@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
+from wormhole.host.waiting import cancel_all
+
 __all__ = ["Signal", "Unknown", "first_of", "watch"]
 
 _T = TypeVar("_T")
@@ -36,9 +38,7 @@ async def first_of(*waits: Awaitable[None]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)
 
 
 class Unknown(Generic[_T]):

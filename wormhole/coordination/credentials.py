@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from pathlib import Path
 from typing import Final
 
+from wormhole.host.private_files import private_opener
 from wormhole.model.errors import ConfigError
+from wormhole.model.replace_file import make_file
 
 __all__ = ["VARIABLE", "make_credentials", "read_credentials", "readable_by_others", "status_of"]
 
@@ -23,21 +24,13 @@ def make_credentials(path: Path, user: str) -> str:
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
-    made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if not path.exists():
-            with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(f"{user}:{secrets.token_urlsafe(_BYTES)}\n")
-                file.flush()
-                os.fsync(file.fileno())  # what is closed with it has to be opened with it after a power cut
-            with contextlib.suppress(FileExistsError):  # another process was faster: its file is used
-                os.link(made, path)
+        if not path.exists():  # if another process is faster, its file is used
+            make_file(path, f"{user}:{secrets.token_urlsafe(_BYTES)}\n", opener=private_opener)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}", hint="make its folder writable", code="file-unwritable"
         ) from error
-    finally:
-        made.unlink(missing_ok=True)
     return read_credentials(path)
 
 

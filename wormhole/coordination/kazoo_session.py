@@ -33,6 +33,7 @@ from wormhole.coordination.kazoo_client import (
     refused,
 )
 from wormhole.coordination.port import Contact
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import WormholeError
 
 __all__ = ["ZooKeeperSession"]
@@ -152,9 +153,7 @@ class ZooKeeperSession:
         prober, self._prober = self._prober, None
         if prober is None:
             return
-        for task in (prober, *self._probes):
-            task.cancel()
-        await asyncio.gather(prober, *self._probes, return_exceptions=True)
+        await cancel_all(prober, *self._probes)
         self._client.remove_listener(self._on_state)
         await self._in_thread(disconnect_blocking, self._client)
         assert self._threads is not None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any, Final
 
 import google_crc32c
 
 from wormhole.model.json_input import read_json
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["FolderState", "read_state", "write_state"]
 
@@ -60,13 +60,8 @@ def read_state(path: Path) -> dict[str, Any]:
 
 def write_state(path: Path, content: dict[str, Any], *, sync: bool = True) -> None:
     """Replace the file. Raises ``OSError``. Without ``sync`` it survives the process, but possibly not a power cut."""
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump({**content, _CHECKSUM: _checksum(content)}, file, indent=1, sort_keys=True)
-        file.flush()
-        if sync:
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    text = json.dumps({**content, _CHECKSUM: _checksum(content)}, indent=1, sort_keys=True)
+    replace_file(path, text, sync=sync)
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -1,12 +1,12 @@
-"""Waiting for an event with a time limit, and long work that delays other tasks only a little."""
+"""Waiting for events and for the ends of tasks, and long work that delays other tasks only a little."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["in_turns", "wait_at_most"]
+__all__ = ["cancel_all", "in_turns", "wait_at_most"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,13 @@ async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         pass
+
+
+async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel the tasks and wait until each has ended. Their errors are not raised."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:

@@ -1,31 +1,62 @@
-"""Replacing a whole file in one step."""
+"""Writing a whole file in one step, and making what was done in a folder durable."""
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replace_file"]
+__all__ = ["make_file", "replace_file", "sync_to_disk"]
+
+_Opener = Callable[[str, int], int]
 
 
-def replace_file(
-    path: Path, data: str | bytes, *, sync: bool = True, opener: Callable[[str, int], int] | None = None
-) -> None:
+def replace_file(path: Path, data: str | bytes, *, sync: bool = True, opener: _Opener | None = None) -> None:
     """Write ``data`` to ``path`` in one step: a reader sees the old file or the new one. Blocks. Raises ``OSError``.
 
     ``sync``: the new content is on the disk before the old one is removed. ``opener``: of :func:`open`.
     """
-    made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    made.unlink(missing_ok=True)  # an earlier process may have had the same number
+    with _draft(path, data, opener, sync=sync) as made:
+        made.replace(path)
+
+
+def make_file(path: Path, data: str | bytes, *, opener: _Opener | None = None) -> bool:
+    """Make the file ``path`` with ``data`` in one step; false if there is one, which stays. Blocks.
+
+    The content is on the disk before the file exists. Raises ``OSError``, also on a file system without hard links.
+    """
+    with _draft(path, data, opener, sync=True) as made:
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            return False
+    return True
+
+
+def sync_to_disk(path: Path) -> None:
+    """Make a file's content durable, or which files a folder has. Blocks. Raises ``OSError``."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _draft(path: Path, data: str | bytes, opener: _Opener | None, *, sync: bool) -> Iterator[Path]:
+    """A file with ``data`` beside ``path``, which is removed at the end.
+
+    Its name is random, because processes of several hosts may write to one folder.
+    """
+    made = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with open(made, "xb", opener=opener) as file:
             file.write(data.encode() if isinstance(data, str) else data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        made.replace(path)
-    except BaseException:
+        yield made
+    finally:
         made.unlink(missing_ok=True)
-        raise

@@ -27,6 +27,7 @@ import grpc
 import grpc.aio
 
 from wormhole.host.clock import SYSTEM_CLOCK, Clock
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ProtocolError, StreamBroken
 from wormhole.push.allowance import WORK_PER_S, TokenBucket, arrival_work
 from wormhole.push.line import Line, PushCall
@@ -197,9 +198,7 @@ class Connection:
         finally:
             if self._tick is not None:
                 self._tick.cancel()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(*tasks)
             await line.close()
 
     async def _read(self, line: Line) -> None:

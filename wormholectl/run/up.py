@@ -32,7 +32,9 @@ from wormhole.coordination.up_data_folder import at_embedded, remove_embedded, u
 from wormhole.host import logs
 from wormhole.host.private_files import keep_private
 from wormhole.host.ready_file import process_started
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import ConfigError, WormholeError
+from wormhole.model.replace_file import replace_file
 from wormhole.wire.conditions import Condition, State, log_condition, other_warnings
 from wormholectl.run.live_log import LiveLog
 from wormholectl.shared.errors import exit_code
@@ -174,9 +176,7 @@ class _Up:
             try:
                 await monitor.run()
             finally:
-                for task in reversed(tasks):
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await cancel_all(*reversed(tasks))
 
     async def _keep(self, zookeeper: EmbeddedZooKeeper | None) -> None:
         """Keep the log small and ZooKeeper running."""
@@ -252,10 +252,8 @@ class _Up:
             "monitor": str(config.monitor_state_dir),
             "stop_timeout": config.monitor.stop_timeout,
         }
-        made = self._folder / ".up.json.new"
         try:
-            made.write_text(json.dumps(record), encoding="utf-8")
-            made.replace(self._folder / "up.json")
+            replace_file(self._folder / "up.json", json.dumps(record), sync=False)
         except OSError as error:
             raise ConfigError(
                 f"{self._folder / 'up.json'} cannot be written: {error.strerror}",

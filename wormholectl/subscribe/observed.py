@@ -12,6 +12,7 @@ import grpc.aio
 
 from subscriber_sdk.server.dialler import publisher_channel, refusal
 from wormhole.host.tls import open_trust
+from wormhole.host.waiting import cancel_all
 from wormhole.model.errors import StreamBroken, UsageError
 from wormhole.model.schema import Schema
 from wormhole.push.attaching import OBSERVE_METHOD, Attaching
@@ -120,6 +121,4 @@ async def observe_all(
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         done.pop().result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(*tasks)

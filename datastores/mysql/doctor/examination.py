@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from datastores.mysql.server.required_settings import required
 from datastores.mysql.server.settings import Settings, read_settings
 from datastores.mysql.server.state import queries_of
 from datastores.mysql.server.table_names import show_all
+from wormhole.host.tls import is_loopback
 from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
 __all__ = ["check", "check_binlog_folder", "check_existing_rows"]
@@ -92,7 +92,7 @@ def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Findin
 
 
 def _way(settings: Settings, address: Address) -> Iterator[Finding]:
-    if address.socket or _loopback(address.host):
+    if address.socket or is_loopback(address.host):
         yield Finding("tls", Severity.OK, "the connection stays on this host")
     elif not settings.tls:
         yield Finding(
@@ -115,10 +115,3 @@ def _way(settings: Settings, address: Address) -> Iterator[Finding]:
             "a machine in between could pass for the server",
             "write ?tls=verify&ca=/path/of/the/authority.pem behind the URL",
         )
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

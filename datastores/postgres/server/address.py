@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import ipaddress
 import re
 import stat
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Final
 from datastores.common.password_file import Password
 from datastores.postgres.server.url import DEFAULT_PORT, ServerUrl, SslMode
 from wormhole.config.passwords import without_password
+from wormhole.host.tls import is_loopback
 from wormhole.model.errors import UsageError
 
 __all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
@@ -67,7 +67,7 @@ class Address:
     @property
     def stays_here(self) -> bool:
         """Whether the connection stays on this host."""
-        return bool(self.socket) or self.host == "localhost" or _is_loopback(self.host)
+        return bool(self.socket) or is_loopback(self.host)
 
     @property
     def verifies(self) -> bool:
@@ -174,10 +174,3 @@ def _split(line: str) -> list[str]:
         else:
             fields.append("")
     return fields
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

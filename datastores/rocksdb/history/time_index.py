@@ -26,6 +26,7 @@ from typing import Final
 import google_crc32c
 
 from wormhole.model.position import LogPosition
+from wormhole.model.replace_file import replace_file
 
 __all__ = ["TimeIndex"]
 
@@ -135,10 +136,9 @@ class TimeIndex:
             if keep_from < _PRUNE:
                 return
             del self._entries[:keep_from]
-            temporary = self._path.with_suffix(".new")
-            temporary.write_bytes(_MAGIC + b"".join(_encode(key, us) for key, us in self._entries))
+            entries = b"".join(_encode(key, us) for key, us in self._entries)
+            replace_file(self._path, _MAGIC + entries, sync=False)
             self._file.close()
-            temporary.replace(self._path)
             self._file = self._path.open("ab", buffering=0)
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from typing import cast
 import pytest
 
 from monitor import config_follower as module
+from monitor import last_good_config
 from monitor.config_follower import ConfigFollower
 from monitor.desired_logs import DesiredLog, desired_logs
 from monitor.desired_sinks import DesiredSink
@@ -222,9 +225,12 @@ async def test_others_see_what_the_monitor_runs(host: Host) -> None:
         assert (info.host, info.address) == ("h1", "http://127.0.0.1:7480/")
 
 
-async def test_a_disk_without_room_is_reported_and_nothing_else(host: Host) -> None:
+async def test_a_disk_without_room_is_reported_and_nothing_else(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     host.apply("db1")
-    (host.folder / ".last-good.json.new").symlink_to("/dev/full")
+    monkeypatch.setattr(last_good_config, "replace_file", full)
     async with host.following():
         await until(host.state, lambda: any("cannot be written" in text for text in host.kinds("config")))
         assert host.asked.wanted == ["shop/main/db1"]
@@ -308,14 +314,18 @@ def test_what_makes_no_sense_is_reported_with_its_file(tmp_path: Path, text: str
         LastGoodConfig.load(path)
 
 
-def test_a_write_that_fails_keeps_the_one_before(tmp_path: Path) -> None:
+def test_a_write_that_fails_keeps_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     path = tmp_path / "last-good.json"
     kept = LastGoodConfig(CONFIG.datasets, False, 1.0)
     kept.store(path)
-    (tmp_path / ".last-good.json.new").symlink_to("/dev/full")
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="space"):
         LastGoodConfig({}, True, 2.0).store(path)
     assert LastGoodConfig.load(path) == kept
+    assert list(tmp_path.iterdir()) == [path], "nothing half-made stays"
 
 
 def test_two_that_write_at_once_do_not_mix(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from tests.support.eventually import eventually, patience
 from wormhole.config import Config, parse
 from wormhole.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from wormhole.model.errors import ConfigError, CoordinationLost
+from wormhole.model.replace_file import replace_file
 from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormholectl.run import up as module
 from wormholectl.run.live_log import LiveLog
@@ -205,14 +206,14 @@ def config_of(file: Path) -> Config:
 
 
 async def test_who_waits_is_reported_also_when_the_disk_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, write = Told(), Path.write_text
+    told = Told()
 
-    def full(path: Path, text: str, encoding: str) -> int:
-        if path.name == ".up.json.new" and '"page": "http' in text:
+    def full(path: Path, text: str, *, sync: bool) -> None:
+        if '"page": "http' in text:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, text, encoding=encoding)
+        replace_file(path, text, sync=sync)
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(module, "replace_file", full)
     task = asyncio.create_task(_Up(file, None, config_of(file), told).run())
     await eventually(lambda: told.lines or task.done(), "told")
     [line] = told.lines
