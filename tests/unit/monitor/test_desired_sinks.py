@@ -65,5 +65,5 @@ def test_a_sink_is_nothing_to_a_publisher() -> None:
 
 
 def test_a_name_without_a_table_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"monitor\.sinks names line, which is no table \[sinks\.line\]"):
+    with pytest.raises(ConfigError, match=r"monitor\.sinks .*\[sinks\.line\].*\[config-invalid\]"):
         parse(TEXT.replace('["lines"]', '["line"]'), str(FILE), folder=FILE.parent)

@@ -155,7 +155,7 @@ def test_of_rows_at_the_border_of_merged_files_nobody_knows_which_were_whose(tmp
     pieces = everything(store)
     assert merge(store, Group("a", tuple(piece.entry for piece in pieces[:2]))).state == "merged"
     Path(store.data_path("a", pieces[0].entry.name)).unlink()
-    with pytest.raises(ArchiveError, match="had 2 rows when this query chose it, and the archive has 3 in its place"):
+    with pytest.raises(ArchiveError, match=r" 2 rows .* 3 .*\[archive-damaged\]"):
         rows(store, pieces)
 
 
@@ -165,6 +165,6 @@ def test_rows_that_nobody_has_any_more_are_an_error(tmp_path: Path) -> None:
     store.change("a", lambda now: now and now.without_first(1))  # type: ignore[return-value,arg-type]
     assert len(rows(store, pieces)) == 3, "the file is there for another day"
     Path(store.data_path("a", first.entry.name)).unlink()
-    with pytest.raises(ArchiveError, match="had 1 rows when this query chose it, and the archive has 0") as caught:
+    with pytest.raises(ArchiveError, match=r" 1 rows .* 0 .*\[archive-damaged\]") as caught:
         rows(store, pieces)
     assert "run the query again" in str(caught.value.hint)

@@ -322,7 +322,7 @@ async def test_a_preview_changes_nothing(desk: Desk) -> None:
 async def test_discarded_letters_are_gone_and_the_flow_is_assigned_anew(desk: Desk) -> None:
     await desk.park(1)
     await desk.park(2, key=2)
-    with pytest.raises(UsageError, match=r"no update of users:3 is parked.*cache/db1.*users:1, users:2"):
+    with pytest.raises(UsageError, match=r" users:3 .*\(flow cache/db1\) \[change-refused\].*users:1, users:2"):
         await desk.office.discard(desk.flow, "users:3")
     await desk.office.discard(desk.flow, "users:2")
     assert desk.ids == ["test:1:0"]

@@ -392,7 +392,7 @@ def test_a_checkpoint_that_is_damaged_or_older_is_named(store: ArchiveStore, cha
     grown(store, 40)
     path = checkpoint_path("a", present(store.head("a")).older[0].name)
     store.storage.replace(path, change(store.storage.read(path) or b""))
-    with pytest.raises(ArchiveError, match="is damaged, or another file: its checksum differs; manifest 40 of a"):
+    with pytest.raises(ArchiveError, match=r"manifest 40 of a .*\[archive-damaged\]"):
         store.read("a")
 
 

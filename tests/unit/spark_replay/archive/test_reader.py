@@ -294,7 +294,7 @@ def test_what_was_too_large_is_counted() -> None:
 def test_an_operation_of_a_later_release(number: int) -> None:
     body = ParsedBody((b"\x08%c" % number,), (KEYS.id,), (), (), 0, ("s",), (), (1,), 1, (1,), (1,), (0,), (1,))
     rows = Rows()
-    with pytest.raises(DecodeError, match=f"the operation {number}, which this release does not know"):
+    with pytest.raises(DecodeError, match=rf"operation {number}.*\[release-too-old\]"):
         rows.add_body(body, SCHEMAS.__getitem__)
     assert not len(rows)
 

@@ -106,7 +106,7 @@ def test_of_many_commits_of_one_version_one_is_made(any_store: ArchiveStore) -> 
 def test_the_archiver_that_is_second_gets_the_reason(store: ArchiveStore) -> None:
     store.commit(replace(START, epoch=2))
     store.change("a", lambda one: present(one).appended(entry(0, 1), 2))
-    with pytest.raises(ArchiveError, match="begins at 1/1/0, the archive of a ends at 1/1/100"):
+    with pytest.raises(ArchiveError, match=r" 1/1/0, .* 1/1/100 \(shard a\) \[archive-damaged\]"):
         store.change("a", lambda one: present(one).appended(entry(0, 1), 2))
     with pytest.raises(EpochRefused):
         store.change("a", lambda one: present(one).claimed(1))
@@ -179,12 +179,12 @@ def test_a_manifest_that_is_none_of_this_place_is_named(store: ArchiveStore, kep
 
 
 def test_whose_folder_it_is(store: ArchiveStore, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"is the archive of dataset orders, copy main; what is wanted is bank"):
+    with pytest.raises(ArchiveError, match=r" orders, copy main; .* bank.*\[archive-misplaced\]"):
         open_store(store.to, "bank")
     with pytest.raises(ArchiveError, match="wanted is orders, copy eu"):
         open_store(store.to, "orders", copy="eu", create=True)
     assert (open_store(store.to, "orders").copy, store.dataset) == ("main", "orders")
-    with pytest.raises(ArchiveError, match="is no archive and not empty: it holds archive"):
+    with pytest.raises(ArchiveError, match=r" archive \[archive-misplaced\]"):
         open_store(str(tmp_path), "orders", copy="main", create=True)
     (tmp_path / "archive" / ABOUT).unlink()
     store.commit(START)
@@ -324,7 +324,7 @@ def test_an_archive_goes_on_when_its_copy_gets_others_to_serve_for_it(store: Arc
     again = store_of(config, "orders", create=True)
     assert (again.copy, again.read("a")) == ("main", START), "what it is called stays, in every manifest"
     open_store(str(tmp_path / "other"), "orders", copy="east", create=True)
-    with pytest.raises(ArchiveError, match="copy east; what is wanted is orders, copy @failover"):
+    with pytest.raises(ArchiveError, match=r"copy east; .* orders, copy @failover \[archive-misplaced\]"):
         store_of(parse(FAILS_OVER.format(to="other"), "site.toml", folder=tmp_path), "orders")
     alone = FAILS_OVER.format(to="archive").replace('start = "latest"', 'start = "latest"\ncopy = "east"')
     with pytest.raises(ArchiveError, match="copy main; what is wanted is orders, copy east"):

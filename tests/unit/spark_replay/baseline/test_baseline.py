@@ -112,7 +112,7 @@ def test_a_killed_one_goes_on_where_it_was(world: World) -> None:
     with pytest.raises(FoldReached):
         world.baseline()
     assert world.read == [0, 1, 2, 3]
-    with pytest.raises(UsageError, match="holds the beginning of another baseline: of orders, all tables, logs db"):
+    with pytest.raises(UsageError, match=r" of orders, all tables, logs db \[wrong-request\]"):
         world.baseline(TABLE)
 
 
@@ -138,7 +138,7 @@ def test_tables_that_cannot_be_read(world: World) -> None:
 
 def test_an_archiver_that_does_not_run_is_noticed_before_anything_is_read(world: World) -> None:
     world.log.commit([Change(Op.DELETE, TABLE, (4,))])
-    with pytest.raises(ReplayError, match="the archive of db does not move: it ends at") as error:
+    with pytest.raises(ReplayError, match=r" db .*\[replay-stopped\]") as error:
         world.baseline(patience_s=0.0, pause=lambda seconds: None)
     assert "wormholectl archive run" in (error.value.hint or "")
     assert not world.read

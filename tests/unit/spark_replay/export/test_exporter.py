@@ -501,7 +501,7 @@ def test_a_table_of_another_export_is_refused(whose: tuple[str, str], told: str,
     export(lake, grow(lake, customer(1)))
     (lake.base / "other").mkdir()
     store = write_archive(lake.base / "other/archive", {"a": [[customer(1)]]}, dataset=whose[0], copy=whose[1])
-    with pytest.raises(ReplayError, match=f"belongs to another export: it is of {told}"):
+    with pytest.raises(ReplayError, match=rf" {told}.*\[replay-stopped\]"):
         export(Format(lake.name, lake.base, *whose), store)
 
 

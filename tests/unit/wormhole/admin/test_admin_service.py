@@ -116,7 +116,7 @@ def changes(service: Service) -> list[str]:
 
 
 def test_no_token_no_question(publisher: str, service: Service, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"admin\.token cannot be read: No such file.*publisher's host as its user"):
+    with pytest.raises(UsageError, match=r"admin\.token .*No such file.*\[not-permitted\]"):
         change(Answer(publisher, STATUS, state_dir=tmp_path), PAUSE)
     assert changes(service) == []
 

@@ -127,7 +127,7 @@ def test_a_log_without_an_owner_is_reported_with_who_stands_by_and_why(monkeypat
     assert (list(found.addresses), unowned.applications) == (["h:1"], frozenset({"cache"}))
     said = "main@gamma stands by: it lacks U:5-9, which was delivered"
     assert str(unowned) == f"no publisher owns the log shop/main/db2, and the flows there are not known: {said}"
-    with pytest.raises(Retryable, match=r"no publisher owns the log shop/main/db2.*let its replication catch up"):
+    with pytest.raises(Retryable, match=r" shop/main/db2, .*\[log-unowned\]"):
         ask(knows(monkeypatch, standby="db2"))
     well = Unowned(LogGroup("shop", "main", "db2"), (CandidateInfo("main", "a", 1, "", 1.0, 0),), frozenset())
     assert str(well).endswith("main@a stands by and is about to take over")
@@ -174,7 +174,7 @@ def test_nothing_says_where() -> None:
 
 
 def test_a_coordinator_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither a configuration file nor a ZooKeeper"):
+    with pytest.raises(ConfigError, match=r"^coordinator = .*\[config-invalid\]"):
         ask(Where(coordinator="what is this"))
     with pytest.raises(ConfigError, match="no such configuration file"):
         ask(Where(coordinator=str(tmp_path / "no.toml")))

@@ -51,15 +51,13 @@ def test_which_log_must_be_clear(tmp_path: Path, parts: tuple[str, ...], log: st
 
 def test_filters_are_checked_for_the_source_too(tmp_path: Path) -> None:
     check_config(toml(tmp_path, DATASET, application('op == "delete"')), NOW)
-    with pytest.raises(
-        ConfigError, match=r"(?s)applications\.cache\.where.*column 1: the field email needs values.*docs/filters.md"
-    ):
+    with pytest.raises(ConfigError, match=r"(?s)applications\.cache\.where.*column 1: .*email.*\[config-invalid\]"):
         check_config(toml(tmp_path, DATASET, application('email == "x"')), NOW)
 
 
 def test_a_start_in_the_future_is_refused(tmp_path: Path) -> None:
     config = application('op == "delete"').replace("latest", "2999-01-01T00:00:00Z")
-    with pytest.raises(ConfigError, match=r'applications\.cache\.start: "2999-01-01T00:00:00Z" is in the future'):
+    with pytest.raises(ConfigError, match=r"applications\.cache\.start: .*2999-.*\[config-invalid\]"):
         check_config(toml(tmp_path, DATASET, config), NOW)
     check_config(toml(tmp_path, DATASET, config.replace("2999", "2019")), NOW)
 
@@ -68,7 +66,7 @@ def test_a_wrong_table_is_reported_with_its_own_key(tmp_path: Path) -> None:
     server = DATASET.replace("rocksdb:///store", "mysql://wormhole@db1:3306")
     assert server != DATASET
     wanted = application("").replace("[applications.cache]", '[applications.cache]\ntables = ["users"]')
-    with pytest.raises(ConfigError, match=r'applications\.cache\.tables: filter: no table is called "users"'):
+    with pytest.raises(ConfigError, match=r'applications\.cache\.tables: .*"users".*\[config-invalid\]'):
         check_config(toml(tmp_path, server, wanted), NOW)
 
 
@@ -109,7 +107,5 @@ def test_value_formats_are_opened(tmp_path: Path) -> None:
     gone = (
         DATASET + '[datasets.shop.values]\nusers = { protobuf = { descriptor_set = "gone.desc", message = "a.B" } }\n'
     )
-    with pytest.raises(
-        ConfigError, match=r"datasets\.shop\.value_format: the descriptor set .*/gone\.desc cannot be read"
-    ):
+    with pytest.raises(ConfigError, match=r"datasets\.shop\.value_format: .*/gone\.desc.*\[config-invalid\]"):
         check_config(toml(tmp_path, gone, application('email == "x"')), NOW)

@@ -54,9 +54,7 @@ def test_without_a_format_the_error_has_what_to_declare(where: str) -> None:
 
 def test_a_table_of_a_server_has_its_database() -> None:
     for parsed in (Filter.parse(None, ["shop.*", "users"]), Filter.parse('table == "users"')):
-        with pytest.raises(
-            FilterError, match='no table is called "users": tables of this source are "database'
-        ) as caught:
+        with pytest.raises(FilterError, match=r'(?s)"users": .*"database.*\[filter-invalid\]') as caught:
             parsed.check(SERVER)
         assert '"*.users"' in str(caught.value)
         parsed.check(ROCKSDB)
@@ -92,7 +90,7 @@ def test_a_field_that_no_message_has(tmp_path: Path) -> None:
     path = tmp_path / "shop.desc"
     write_descriptor_set(path)
     protobuf = FormatSpec("protobuf", path, ORDER_MESSAGE)
-    with pytest.raises(FilterError, match=r"the message shop\.v1\.Order has no field amount; it has id, status"):
+    with pytest.raises(FilterError, match=r"(?s)shop\.v1\.Order .* amount; .* id, status.*\[filter-invalid\]"):
         Filter.parse("amount > 1", formats=open_formats(protobuf, {})).check(ROCKSDB)
     # Another table may have it.
     Filter.parse("amount > 1", formats=open_formats(protobuf, {"users": JSON})).check(ROCKSDB)

@@ -30,7 +30,7 @@ def test_a_recent_package_is_accepted(installed: str) -> None:
 
 @pytest.mark.parametrize("installed", ["1.79.9", "0.99"])
 def test_an_older_one_is_refused_with_both_versions_and_the_command(installed: str) -> None:
-    with pytest.raises(UsageError, match=f"needs grpcio 1.80 or later, and {installed} is installed") as caught:
+    with pytest.raises(UsageError, match=rf" grpcio 1.80 .* {installed} .*\[extra-missing\]") as caught:
         need("grpcio", installed)
     assert caught.value.code == "extra-missing"
     assert str(caught.value.hint).startswith("pip install 'grpcio>=1.80'")

@@ -244,7 +244,7 @@ async def test_it_runs_every_log_of_its_file_says_how_to_go_on_and_leaves_nothin
     [publisher] = find(Path(written["monitor"]) / "running")
     assert publisher.key == KEY
 
-    with pytest.raises(ConfigError, match=f"`wormholectl up` of {file} runs already"):
+    with pytest.raises(ConfigError, match=rf"{file} .*\[already-running\]"):
         await _Up(file, None, config_of(file), Told())._run()
 
     os.kill(os.getpid(), signal.SIGTERM)

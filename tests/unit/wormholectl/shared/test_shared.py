@@ -220,7 +220,7 @@ def test_only_a_yes_goes_on(
 
 def test_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    with pytest.raises(UsageError, match=r"nothing was changed.*no terminal.*--yes"):
+    with pytest.raises(UsageError, match=r"\[needs-confirmation\].*--yes"):
         confirm("Really?", False)
     confirm("Really?", True)
 

@@ -118,7 +118,7 @@ def test_mariadb_counts_geometries_among_the_columns_with_a_charset() -> None:
     body = body[: body.index(build.optional(3, b"\x08"))]
     assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x3f\x08"), True).columns] == [63, 8]
     assert [c.collation for c in parse_table_map(body + build.optional(3, b"\x08")).columns] == [0, 8]
-    with pytest.raises(DecodeError, match="1 bytes of optional metadata of type 3 are left over"):
+    with pytest.raises(DecodeError, match=r" 1 bytes .* type 3 .*\[log-undecodable\]"):
         parse_table_map(body + build.optional(3, b"\x3f\x08"))
 
 

@@ -189,7 +189,7 @@ def test_places_at_the_edges_of_the_log(make: Make, text: str) -> None:
 @pytest.mark.parametrize("text", ["binlog.000009:158", "binlog.000010:4", "binlog.000008:501", "1/9/158"])
 def test_a_place_ahead_of_the_log(make: Make, text: str) -> None:
     world = make(seen=True)
-    with pytest.raises(PositionError, match=r"is ahead of the log, which ends at binlog\.000009:157 \(1/9/157\)"):
+    with pytest.raises(PositionError, match=r"binlog\.000009:157 \(1/9/157\).*\[position-invalid\]"):
         world.places.locate(text)
     assert not world.walks
 
@@ -211,7 +211,7 @@ def test_a_place_that_was_purged(make: Make, text: str) -> None:
 
 def test_a_place_of_another_history(make: Make) -> None:
     world = make(seen=True)
-    with pytest.raises(PositionError, match="2/8/400 is of incarnation 2, the log is in incarnation 1"):
+    with pytest.raises(PositionError, match=r"2/8/400.* 2.* 1 .*\[position-invalid\]"):
         world.places.locate("2/8/400")
 
 
@@ -249,7 +249,7 @@ def test_after_everything_is_the_end_of_the_log(make: Make, view: ServerState, t
     ("view", "text", "lacking"), [(MYSQL, f"{UUID}:1-25", f"{UUID}:21-25"), (MARIADB, "0-1-20,5-1-1", "5-1-1")]
 )
 def test_what_the_server_never_executed_is_no_place(make: Make, view: ServerState, text: str, lacking: str) -> None:
-    with pytest.raises(PositionError, match=f"the server has not executed {lacking} of {text}"):
+    with pytest.raises(PositionError, match=rf" {lacking} of {text}.*\[position-invalid\]"):
         make(view).places.locate(text)
     with pytest.raises(PositionError) as caught:
         make(view).places.locate(lacking)
@@ -313,5 +313,5 @@ def test_a_time_of_whole_seconds_may_be_its_end(make: Make) -> None:
 
 def test_a_time_before_the_oldest_file_says_where_the_log_begins(make: Make) -> None:
     world = make()
-    with pytest.raises(PositionPurged, match=r"the log begins at 1/7/4 .*, about 1970-01-01 00:11:40 UTC"):
+    with pytest.raises(PositionPurged, match=r" 1/7/4 .* 1970-01-01 00:11:40 UTC.*\[marker-purged\]"):
         world.places.locate_time(699_999_999)

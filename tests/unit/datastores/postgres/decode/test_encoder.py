@@ -274,7 +274,7 @@ def test_a_table_that_is_skipped_is_not_looked_up(encoder: ModuleType) -> None:
 
 def test_a_key_of_which_the_server_leaves_out_a_generated_column_breaks_the_table(encoder: ModuleType) -> None:
     rows = transaction(build.relation(8, "shop.full", COLUMNS, (0,), "d"), build.insert(8, ["1", "a"]))
-    with pytest.raises(DecodeError, match=r"the key of shop\.full has the generated column total, which"):
+    with pytest.raises(DecodeError, match=r" shop\.full .* total.*\[log-undecodable\]"):
         decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({8: ("total",)})))
     assert [one.key for one in decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({9: ("total",)})))] == [(1,)]
     assert [one.key for one in decoded(rows, encoder, find_logged=lambda: (0, LoggedKeys({8: ("id",)})))] == [(1,)]

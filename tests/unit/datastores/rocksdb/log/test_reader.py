@@ -86,7 +86,7 @@ def test_valid_log_behind_the_damage_proves_it(tmp_path: Path) -> None:
     data = numbered(1, 3).data
     data[80] ^= 1
     reader = reader_of(tmp_path, data)
-    with pytest.raises(DecodeError, match=r"000004\.log, offset \d+: fragment header has a wrong checksum") as caught:
+    with pytest.raises(DecodeError, match=r"000004\.log, offset \d+: fragment header .*\[log-undecodable\]") as caught:
         list(segments(reader))
     assert caught.value.hint
 
@@ -257,7 +257,7 @@ def test_a_record_of_an_unknown_kind_is_never_an_end(tmp_path: Path, kind: int, 
         found += keys([reader.read(1 << 18, 0)])
     assert found == before
     for _ in range(2):
-        with pytest.raises(DecodeError, match=rf"000005\.log, offset {at}: the record's kind {kind} is not known"):
+        with pytest.raises(DecodeError, match=rf"000005\.log, offset {at}: .* kind {kind} .*\[release-too-old\]"):
             reader.read(1 << 18, 0)
 
 
@@ -321,9 +321,7 @@ def test_broken_records_name_file_place_and_field(tmp_path: Path) -> None:
     begin, _ = writer.add(batch(3, [b"\x01\x7fkey"], count=1))
     reader = reader_of(tmp_path, writer.data)
     assert len(keys([reader.read(1000, 0)])) == 2
-    with pytest.raises(
-        DecodeError, match=rf"000004\.log, offset {begin}: record is no valid batch: the key of an entry"
-    ):
+    with pytest.raises(DecodeError, match=rf"000004\.log, offset {begin}: .*\[log-undecodable\]"):
         reader.read(1000, 0)
 
 
