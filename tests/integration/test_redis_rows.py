@@ -681,6 +681,32 @@ def test_a_server_that_was_set_back_behind_a_move_of_the_datamarker(
     assert flow.datamarker == flow.end
 
 
+@pytest.mark.parametrize(
+    ("refusing", "taking"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+        (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+    ],
+    ids=["full", "read-only"],
+)
+@pytest.mark.parametrize("mode", ["delete", "set"])
+def test_a_server_that_takes_no_writes_is_waited_for(
+    new_redis_world: NewWorld, own_redis: RedisServer, mode: str, refusing: tuple[str, ...], taking: tuple[str, ...]
+) -> None:
+    world = new_redis_world(own_redis.url(), mode=mode)
+    flow = world.attach()
+    flow.commit(put(1, "a"))
+    world.client.execute_command(*refusing)
+    cause = failed(flow, lambda: flow.commit(put(1, "b"), put(2, "b")))
+    assert isinstance(cause, TargetUnavailable)
+    assert cause.code == "target-unavailable"
+    world.client.execute_command(*taking)
+    flow.cut()
+    flow.assign()
+    assert flow.datamarker == flow.end
+    assert [row["text"] for row in world.rows.values()] == (["b", "b"] if mode == "set" else [])
+
+
 def test_a_replica_that_was_behind_takes_over(new_redis_world: NewWorld) -> None:
     """The sink's connections stay, and its server goes on as a replica of nothing that it knew."""
     with RedisServer() as primary, RedisServer() as replica:

@@ -163,8 +163,12 @@ def test_an_empty_target_halts_and_offers_a_backfill(scene: NewScene, target: Ta
 COPIED = ("postgres", "sqlite")
 
 
+@pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("target", COPIED, indirect=True)
-def test_an_older_copy_of_the_target_is_gone_on_from(scene: NewScene, target: Target, tmp_path: Path) -> None:
+def test_an_older_copy_of_the_target_is_gone_on_from(
+    scene: NewScene, target: Target, tmp_path: Path, moved: bool
+) -> None:
+    """``moved``: an operator sets the datamarker after the copy was made, and the application goes on from there."""
     counted = scene()
     assert counted.subscriber.stop() == 0
     target.copy(tmp_path / "copy")
@@ -173,6 +177,11 @@ def test_an_older_copy_of_the_target_is_gone_on_from(scene: NewScene, target: Ta
     counted.check()
     _acknowledged(counted)
     assert counted.subscriber.stop() == 0
+    if moved:
+        counted.publisher.change(APPLICATION, "set_marker", place="earliest")
+        counted.subscriber.start()
+        _acknowledged(counted)
+        assert counted.subscriber.stop() == 0
     target.put_back(tmp_path / "copy")
     assert max(number for number, _, _ in target.ledger()) == 1
     counted.subscriber.start()
