@@ -41,6 +41,7 @@ EXTENDED: Final = (
     "tests/system/test_kill_nine.py::test_nothing_is_lost_when_subscribers_dial",
     "tests/system/test_go_client.py",
     "tests/system/test_hdfs.py",
+    "tests/system/test_hdfs_failover.py",
     "tests/system/test_found_publishers.py",
     "tests/system/test_observed.py",
     "tests/system/test_owners.py::test_a_second_publisher_with_a_copy_of_the_state_folder_continues",

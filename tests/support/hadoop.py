@@ -22,7 +22,7 @@ from scripts import pinned_jars
 from tests.support import jars as pinned
 from tests.support.ports import free_port
 
-__all__ = ["NameNodeServer", "hdfs", "yarn"]
+__all__ = ["NameNodeServer", "hdfs", "highly_available", "yarn"]
 
 _SPARK_JARS: Final = Path(pyspark.__file__).with_name("jars")
 _SCHEDULER: Final = """<configuration>
@@ -158,6 +158,23 @@ def hdfs(folder: Path) -> Iterator[tuple[str, Any]]:
     """
     with _java(folder) as (hadoop, _), _files(hadoop, folder, {}) as (_, cluster):
         yield cluster.getURI().toString(), cluster
+
+
+@contextmanager
+def highly_available(folder: Path) -> Iterator[Any]:
+    """An HDFS with two NameNodes that share a folder of edits, the first one active: Hadoop's ``MiniDFSCluster``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _java(folder) as (hadoop, _):
+        conf = hadoop.conf.Configuration()
+        conf.set("hdfs.minidfs.basedir", str(folder / "hdfs"))
+        conf.set("dfs.ha.tail-edits.period", "1")
+        builder = hadoop.hdfs.MiniDFSCluster.Builder(conf).numDataNodes(0)
+        cluster = builder.nnTopology(hadoop.hdfs.MiniDFSNNTopology.simpleHATopology()).build()
+        try:
+            cluster.transitionToActive(0)
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 @contextmanager
