@@ -55,7 +55,7 @@ def test_the_generated_code_is_what_the_messages_give(typescript: Path, tmp_path
 def test_the_programs_of_its_page_compile(typescript: Path) -> None:
     """Strictly, with the package as an application has it."""
     programs = re.findall(r"```ts\n(.*?)```", (ROOT / "docs" / "client-typescript.md").read_text(), re.DOTALL)
-    assert len(programs) == 2
+    assert len(programs) == 3
     folder = typescript / "build" / "page"
     folder.mkdir()
     for number, program in enumerate(programs):
@@ -100,6 +100,34 @@ async def test_rows_come_in_order_and_are_acknowledged(world: World, typescript:
             await eventually(lambda: second.ids, "what came since")
     assert first.ids == [f"mem:{tx}:{i}" for tx in range(1, 51) for i in (0, 1)] + ["mem:51:0"]
     assert second.ids == ["mem:52:0"]
+
+
+@pytest.mark.parametrize("kind", ["updates", "batches"])
+async def test_a_loop_acknowledges_with_its_next_step(world: World, typescript: Path, kind: str) -> None:
+    """The update at which the loop is left comes again, to the one that ends by its signal."""
+
+    async def looped(address: str, *last: str) -> asyncio.subprocess.Process:
+        program = typescript / "build" / "test" / "programs" / "looped.js"
+        arguments = ("node", program, address, kind, *last)
+        return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+
+    async with world.publisher() as publisher:
+        await eventually(lambda: publisher.listener.address, "it listens")
+        first = await looped(publisher.listener.address, "mem:2:0")
+        assert first.stdout is not None
+        end = world.commit("a")
+        assert await first.stdout.readline() == b"mem:1:0\n"
+        await eventually(lambda: _stored(world) == end.order, "its step is acknowledged")
+        world.commit("b")
+        assert (await first.communicate())[0] == b"mem:2:0\nleft\n"
+        assert first.returncode == 0
+        assert _stored(world) == end.order
+        second = await looped(publisher.listener.address)
+        assert second.stdout is not None
+        assert await second.stdout.readline() == b"mem:2:0\n"
+        second.terminate()
+        assert (await second.communicate())[0] == b"left\n"
+        assert second.returncode == 0
 
 
 async def test_a_lost_connection_is_made_anew(world: World, typescript: Path) -> None:

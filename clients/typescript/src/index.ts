@@ -24,6 +24,7 @@ export type {
   Revocation,
   ScanEnd,
 } from "./handler.js";
+export { batches, type IterationOptions, updates } from "./iteration.js";
 export type { Logger, RetryPolicy, SubscriberOptions, TlsFiles } from "./options.js";
 export type { Column, Schema } from "./schema.js";
 export { Subscriber } from "./subscriber.js";
