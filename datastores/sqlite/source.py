@@ -62,9 +62,9 @@ class SqliteSource:
         make_state_dir(self._folder)
         with self._lock:
             self._record = Record(self._folder / "record.db")
+            self._take()
             if not self._options.transient:
                 self._changes.check_writable()
-            self._take()
         self._stopped.clear()
         self._thread = threading.Thread(target=self._watch, name=f"changes-{self._options.log}", daemon=True)
         self._thread.start()

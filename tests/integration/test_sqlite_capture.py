@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from datastores.sqlite import changes
+from datastores.sqlite.database import connect
 from publisher.sources import open_source
 from tests.support.command_line import run
 from wormhole.model.errors import WormholeError
@@ -106,3 +108,16 @@ def test_one_clear_error_for_each_bad_file(database: Path, tmp_path: Path) -> No
             source.start()
         source.stop()
         assert (error.value.code, bool(error.value.hint)) == (code, True)
+
+
+def test_a_file_that_cannot_be_written_is_refused(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{database}"
+    run("capture", "install", url, "--all", "--yes")
+    monkeypatch.setattr(changes, "connect", lambda path, write: connect(path))  # SQLite opens it for reading only
+    source = open_source(url, log="log", state_dir=tmp_path / "state", sharding=Sharding("log"))
+    with pytest.raises(WormholeError) as error:
+        source.start()
+    source.stop()
+    assert (error.value.code, bool(error.value.hint)) == ("file-unwritable", True)
