@@ -43,7 +43,9 @@ class SqliteHarness(Harness):
         self._open()
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = OFF")  # no test cuts the power
+        return connection
 
     def _open(self) -> None:
         self.source = open_source(
