@@ -696,11 +696,12 @@ def test_a_server_that_takes_no_writes_is_waited_for(
     world = new_redis_world(own_redis.url(), mode=mode)
     flow = world.attach()
     flow.commit(put(1, "a"))
-    world.client.execute_command(*refusing)
+    client: Any = world.client
+    client.execute_command(*refusing)
     cause = failed(flow, lambda: flow.commit(put(1, "b"), put(2, "b")))
     assert isinstance(cause, TargetUnavailable)
     assert cause.code == "target-unavailable"
-    world.client.execute_command(*taking)
+    client.execute_command(*taking)
     flow.cut()
     flow.assign()
     assert flow.datamarker == flow.end
