@@ -108,8 +108,8 @@ async def test_a_loop_acknowledges_with_its_next_step(world: World, typescript: 
 
     async def looped(address: str, *last: str) -> asyncio.subprocess.Process:
         program = typescript / "build" / "test" / "programs" / "looped.js"
-        arguments = ("node", program, address, kind, *last)
-        return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+        command = ("node", str(program), address, kind, *last)
+        return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
 
     async with world.publisher() as publisher:
         await eventually(lambda: publisher.listener.address, "it listens")
