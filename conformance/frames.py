@@ -90,7 +90,8 @@ def _row_of(given: Any) -> tuple[Schema, update_pb2.Update, str]:
         given = {"key": given, "after": {"v": f"v{given}"}}
     before, after = given.get("before"), given.get("after")
     default = "delete" if after is None else "insert" if before is None else "update"
-    head = {"op": given.get("op", default).upper(), "too_large": given.get("too_large", False)}
+    op = given.get("op", default)
+    head = {"op": op.upper() if isinstance(op, str) else op, "too_large": given.get("too_large", False)}
     row = ParseDict(head, update_pb2.Update())
     for field in ("key", "old_key", "key_end"):
         getattr(row, field).extend(map(value_of, _listed(given.get(field, []))))

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 import wormhole
-from wormhole.model.errors import DecodeError, WormholeError
+from wormhole.model.errors import DecodeError, ProtocolError, WormholeError
 from wormhole.ports.dead_letters import row_text
 from wormhole.wire.bounds import shortened
 from wormhole.wire.update import Update
@@ -63,7 +63,7 @@ def change_of(update: Update) -> str:
     other values."""
     try:
         return f"{update.op.value} of {shortened(row_text(update.rows()[0]), _LONGEST_ROW)}"
-    except DecodeError:
+    except (DecodeError, ProtocolError):
         return f"a change of {update.table}"
 
 

@@ -21,7 +21,7 @@ from subscriber_sdk.stream.flow_port import FlowPort
 from subscriber_sdk.subscriber import FlowHalted, ParkRefused
 from subscriber_sdk.work.acks import FlowLog
 from subscriber_sdk.work.parking import EpochOver, Parking
-from wormhole.model.errors import DecodeError, TargetRefused, TargetUnavailable
+from wormhole.model.errors import DecodeError, ProtocolError, TargetRefused, TargetUnavailable
 from wormhole.ports.dead_letters import place_of
 from wormhole.wire.update import Update
 from wormhole.wire.v1 import push_pb2
@@ -169,7 +169,7 @@ class Recovery:
             try:
                 if not await self._parking.park(update, error):
                     return False
-            except (ParkRefused, DecodeError) as refused:
+            except (ParkRefused, DecodeError, ProtocolError) as refused:
                 await self._halt(refused, update.id)
                 return False
         self._retry.reset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -20,13 +20,14 @@ from subscriber_sdk.calls.handlers import Handlers
 from subscriber_sdk.options.subscriber_options import Options
 from subscriber_sdk.stream.flow_port import FlowPort
 from subscriber_sdk.subscriber import ParkRefused
-from subscriber_sdk.testing import Kit, marker_at, update
+from subscriber_sdk.testing import Change, Kit, marker_at, update
 from subscriber_sdk.work.parking import EpochOver, Parking
 from tests.support.eventually import eventually
 from tests.support.flows import Recorder, failing
 from tests.support.letters import letter
 from wormhole.model.errors import HandlerFailed
 from wormhole.ports.dead_letters import Parcel, UpdatePlace, open_parcel
+from wormhole.wire.v1 import update_pb2
 
 # --- recovery: what follows when a callback fails: rollback, another try, a resend, standing still ---
 
@@ -100,6 +101,24 @@ def test_a_failed_batch_names_its_first_update(wormhole_kit: Kit) -> None:
     flow = wormhole_kit.attach(Batches(), retry=RetryPolicy(attempts=1))
     with pytest.raises(HandlerFailed, match="test:1:0"):
         flow.commit(update("t", key=1), update("t", key=2))
+
+
+@pytest.mark.parametrize("on_failure", ["halt", "park"])
+def test_an_update_of_an_unknown_operation_halts_the_flow_at_itself(
+    wormhole_kit: Kit, on_failure: Literal["halt", "park"]
+) -> None:
+    """Nor can the publisher store it as a parked update: no other release of this side could read it."""
+
+    class Reader(Subscriber):
+        def on_update(self, update: Update) -> None:
+            assert update.op
+
+    known = update("t", key=1)
+    unknown = update_pb2.Update.FromString(known.row)
+    unknown.op = 99  # type: ignore[assignment]
+    flow = wormhole_kit.attach(Reader(), on_failure=on_failure, retry=1)
+    with pytest.raises(HandlerFailed, match="halted at update test:1:1"):
+        flow.commit(known, Change(known.schema, unknown.SerializeToString()))
 
 
 # --- parking: in place of a callback: passed over, or stored by the publisher before anything counts on it ---
