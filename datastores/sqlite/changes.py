@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from datastores.sqlite import triggers
-from datastores.sqlite.database import Connection, connect, quoted, snapshot, understood
+from datastores.sqlite.database import Connection, connect, snapshot, understood
 from datastores.sqlite.record import Place, Row
+from datastores.sqlite.sql_text import quoted
 from datastores.sqlite.tables import Table, load_tables, schema_version
 from datastores.sqlite.triggers import CHANGES, GAP, WRITTEN, Installation
 from datastores.sqlite.values import RowEncoder

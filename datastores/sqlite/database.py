@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 
-__all__ = ["Connection", "connect", "quoted", "snapshot", "understood"]
+__all__ = ["Connection", "connect", "snapshot", "understood"]
 
 Connection = sqlite3.Connection
 OLDEST: Final = (3, 37, 0)
@@ -19,11 +19,6 @@ _BUSY_S: Final = 5.0
 _NO_DATABASE: Final = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 _NO_ACCESS: Final = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
 _BASE_CODE: Final = 0xFF
-
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(data: bytes) -> str | bytes:

@@ -13,8 +13,9 @@ from google.protobuf.message import DecodeError as WireError
 
 from datastores.sqlite import triggers
 from datastores.sqlite.changes import not_installed
-from datastores.sqlite.database import Connection, connect, quoted, snapshot, understood
+from datastores.sqlite.database import Connection, connect, snapshot, understood
 from datastores.sqlite.reader import shard_of_values
+from datastores.sqlite.sql_text import quoted
 from datastores.sqlite.tables import Table, load_tables
 from datastores.sqlite.triggers import CHANGES
 from datastores.sqlite.url import Address

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from datastores.sqlite.database import Connection, quoted
+from datastores.sqlite.database import Connection
+from datastores.sqlite.sql_text import quoted
 from datastores.sqlite.values import type_of
 from wormhole.model.schema import Column, Schema
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from datastores.sqlite.database import Connection, quoted
+from datastores.sqlite.database import Connection
+from datastores.sqlite.sql_text import quote_literal, quoted
 from datastores.sqlite.tables import Table, Unique
 from wormhole.model.errors import UsageError
 
@@ -126,9 +127,9 @@ def create(
             continue
         if installation is not None and captured:
             number = installation.captured[table.name]
-            statements += [f"DROP TRIGGER {name};" for name in installation.triggers if _number(name) == number]
+            statements += [f"DROP TRIGGER {quoted(name)};" for name in installation.triggers if _number(name) == number]
         new = secrets.randbelow(_IDS) + 1
-        statements.append(f"INSERT INTO {_TABLES} (id, name) VALUES ({new}, {_literal(table.name)});")
+        statements.append(f"INSERT INTO {_TABLES} (id, name) VALUES ({new}, {quote_literal(table.name)});")
         statements += [f"{sql};" for sql in _triggers(table, new, most).values()]
     return statements
 
@@ -136,8 +137,8 @@ def create(
 def drop(installation: Installation) -> list[str]:
     """The statements that remove everything that was ever made."""
     return [
-        *(f"DROP TRIGGER {name};" for name in installation.triggers),
-        *(f"DROP TABLE {name};" for name in (CHANGES, _TABLES, _ABOUT)),
+        *(f"DROP TRIGGER {quoted(name)};" for name in installation.triggers),
+        *(f"DROP TABLE {quoted(name)};" for name in (CHANGES, _TABLES, _ABOUT)),
     ]
 
 
@@ -238,7 +239,3 @@ def _conflict(one: Unique, table: Table) -> str:
 def _number(trigger: str) -> int:
     found = _NAME.fullmatch(trigger)
     return 0 if found is None else int(found[1])
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

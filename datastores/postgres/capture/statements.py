@@ -206,12 +206,12 @@ DECLARE
   at pg_snapshot;
 BEGIN
   SELECT c.torn INTO at FROM {s}.capture c FOR UPDATE;
-  IF at::text IS DISTINCT FROM '{opening}' AND at::text IS DISTINCT FROM '{opened}' THEN
-    UPDATE {s}.capture SET torn = '{opening}';
+  IF at::text IS DISTINCT FROM {opening} AND at::text IS DISTINCT FROM {opened} THEN
+    UPDATE {s}.capture SET torn = {opening};
   ELSIF (SELECT g.last_value FROM {s}.gate g) = 2 THEN
     PERFORM setval('{s}.gate', 1);
-  ELSIF at::text = '{opening}' THEN
-    UPDATE {s}.capture SET torn = '{opened}';
+  ELSIF at::text = {opening} THEN
+    UPDATE {s}.capture SET torn = {opened};
   ELSE
     UPDATE {s}.capture SET torn = pg_current_snapshot();
     RETURN false;
@@ -251,7 +251,7 @@ def functions(schema: str) -> dict[str, str]:
     """The statements that create the functions or replace them, by name, in order. Everyone else may call none."""
     s = quote_identifier(schema)
     parts = {"s": s, "fixed": _FIXED, "safe": _SAFE, "tag": _TAG, "described": _DESCRIBED}
-    parts |= {"opening": OPENING[0], "opened": OPENING[1]}
+    parts |= {"opening": quote_literal(OPENING[0]), "opened": quote_literal(OPENING[1])}
     return {name: text.format(**parts) for name, text in _FUNCTIONS.items()}
 
 

@@ -164,7 +164,7 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
         ("rocksdb://:pw@/x", "must not hold a password"),
         (
             "oracle://wormhole@db:1521",
-            "postgresql://user@host:5432/database or rocksdb:///absolute/path: no installed package reads oracle://",
+            "rocksdb:///absolute/path or sqlite:///absolute/path.db: no installed package reads oracle://",
         ),
         ("postgresql://wormhole@db:5432", "must be postgresql://user@host:5432/database, with one database behind"),
         ("mysql://wormhole:pw@db:3306", "must not hold a password"),
@@ -176,7 +176,7 @@ def test_tables_that_are_skipped_are_named_whole() -> None:
         ("rocksdb:/x?y=1", "nothing behind the path"),
         ("rocksdb://host/x", "three slashes"),
         ("rocksdb:x", "three slashes"),
-        ("/var/lib/x", "or rocksdb:///absolute/path: it has no scheme"),
+        ("/var/lib/x", "or sqlite:///absolute/path.db: it has no scheme"),
         ("rocksdb://[x", "must be a URL"),
     ],
 )

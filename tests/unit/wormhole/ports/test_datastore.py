@@ -69,7 +69,7 @@ def test_a_source_shares_nothing_and_owns_its_log_unless_it_is_given_more(tmp_pa
 
 
 GROUP = "wormhole.sources"
-OURS = {"mariadb", "mysql", "postgres", "postgresql", "rocksdb"}
+OURS = {"hdfs", "mariadb", "mysql", "postgres", "postgresql", "postgresql+capture", "rocksdb", "sqlite"}
 
 
 def test_ours_are_found_without_installed_metadata() -> None:
