@@ -64,6 +64,7 @@ def _of_another(marker: Datamarker, offset: int = 0) -> Datamarker:
 async def test_a_datamarker_of_another_server_is_refused_until_the_right_database_is_back(
     world: World, s1: ScriptedSubscriber, place: str
 ) -> None:
+    world.source.release = lambda oldest: None  # type: ignore[method-assign]  # a purged place proves nothing
     world.application()
     world.commit("begin")
     async with world.publisher() as publisher:
