@@ -15,6 +15,7 @@ from tests.support.capture_harness import as_owner, capture_source, capture_url,
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError
+from wormhole.model.findings import Severity
 from wormhole.model.loss import LossKind
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, ServerObjects
@@ -89,6 +90,35 @@ def test_at_the_bound_writers_go_on_and_the_loss_is_reported(recorded: Sql, star
     assert read.updates[-1].key == (9001,)
     reader.close()
     assert recorded("SELECT count(*) FROM shop.a") == [(3002,)]
+
+
+def test_doctor_names_each_obstacle(
+    recorded: Sql, postgres_server: PostgresServer, postgres_database: str, tmp_path: Path
+) -> None:
+    def found() -> dict[str, list[Severity]]:
+        """The checks of what was found, beside those of the way to the server."""
+        login = Login(postgres_server.password_file)
+        report = DATASTORE.examine(capture_url(postgres_server, postgres_database), tmp_path, login)
+        kinds: dict[str, list[Severity]] = {}
+        for finding in report.findings:
+            kinds.setdefault(finding.check, []).append(finding.severity)
+        return {
+            check: kinds.get(check, []) for check in ("change_table", "left_out", "primary_key", "rights", "triggers")
+        }
+
+    ok, warn, problem = [Severity.OK], [Severity.WARN], [Severity.PROBLEM]
+    nothing: dict[str, list[Severity]] = {check: [] for check in found()}
+    assert found() == nothing | {"change_table": ok, "triggers": ok}
+    recorded("CREATE TABLE shop.later (k int PRIMARY KEY)", "ALTER TABLE shop.a DROP CONSTRAINT a_pkey")
+    assert found() == nothing | {"change_table": ok, "left_out": warn, "primary_key": warn, "triggers": ok}
+    recorded("ALTER TABLE shop.a DISABLE TRIGGER ALL")
+    assert found()["triggers"] == problem
+    recorded("UPDATE wormhole.capture SET most_bytes = 1")
+    assert found()["change_table"] == warn
+    recorded("SELECT setval('wormhole.gate', 2)")
+    assert found()["change_table"] == problem
+    recorded("DROP SCHEMA wormhole CASCADE")
+    assert found() == nothing | {"left_out": warn, "triggers": problem}
 
 
 def test_a_transaction_that_saw_the_closed_gate_is_reported_after_recording_goes_on(

@@ -62,7 +62,6 @@ EXTENDED: Final = (
     "tests/integration/test_mysql_existing_values.py",
     "tests/integration/test_mysql_rare.py",
     "tests/integration/test_mysql_statements.py",
-    "tests/integration/test_sqlite_disasters.py",
     "tests/integration/test_sqlite_source.py::test_other_modes_give_the_same",
     "tests/integration/test_postgres_publication.py::test_what_a_handmade_publication_has_refused_is_foreseen",
     "tests/integration/test_random_ddl.py",

@@ -77,7 +77,8 @@ def _room(connection: Connection, address: Address, schema: str) -> Iterator[Fin
 
 
 def _bound(state: LogState) -> Finding:
-    used, most = (state.bytes - state.free_bytes) >> 20, state.most_bytes >> 20
+    needed = state.bytes - state.free_bytes
+    used, most = needed >> 20, state.most_bytes >> 20
     if state.stopped:
         return Finding(
             "change_table",
@@ -87,7 +88,7 @@ def _bound(state: LogState) -> Finding:
             "see which flow is furthest behind (`wormholectl flows`)",
         )
     what = f"the change table takes {state.bytes >> 20} MiB, and {used} of at most {most} MiB are still needed"
-    if used <= _NEAR * most:
+    if needed <= _NEAR * state.most_bytes:
         return Finding("change_table", OK, what)
     return Finding(
         "change_table",
@@ -114,7 +115,7 @@ def _rights(connection: Connection, address: Address) -> Iterator[Finding]:
 def _triggers(connection: Connection, schema: str, tables: Sequence[TableState]) -> Iterator[Finding]:
     for problem in troubles(connection, schema):
         yield Finding("triggers", PROBLEM, problem.text, "changes would be lost", problem.hint, problem.code)
-    recorded = [one.name for one in tables if one.rows and one.root]
+    recorded = [one.name for one in tables if one.rows and one.root and not (one.lacks_rows or one.lacks_truncates)]
     others = [one.name for one in tables if not one.rows and one.root and not one.obstacle]
     obstacles = [f"{one.name} ({one.obstacle})" for one in tables if one.obstacle and not one.rows]
     if recorded:
