@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file wormhole/wire/v1/push.proto.
  */
 export const file_wormhole_wire_v1_push: GenFile = /*@__PURE__*/
-  fileDesc("Cht3b3JtaG9sZS93aXJlL3YxL3B1c2gucHJvdG8SEHdvcm1ob2xlLndpcmUudjEiRAoQUHVibGlzaGVyTWVzc2FnZRIwCgZmcmFtZXMYASADKAsyIC53b3JtaG9sZS53aXJlLnYxLlB1Ymxpc2hlckZyYW1lIkYKEVN1YnNjcmliZXJNZXNzYWdlEjEKBmZyYW1lcxgBIAMoCzIhLndvcm1ob2xlLndpcmUudjEuU3Vic2NyaWJlckZyYW1lIqQFCg5QdWJsaXNoZXJGcmFtZRIoCgVoZWxsbxgBIAEoCzIXLndvcm1ob2xlLndpcmUudjEuSGVsbG9IABIqCgZhc3NpZ24YAiABKAsyGC53b3JtaG9sZS53aXJlLnYxLkFzc2lnbkgAEi8KBnNjaGVtYRgDIAEoCzIdLndvcm1ob2xlLndpcmUudjEuU2NoZW1hRnJhbWVIABIoCgViYXRjaBgEIAEoCzIXLndvcm1ob2xlLndpcmUudjEuQmF0Y2hIABImCgRwYXJ0GAUgASgLMhYud29ybWhvbGUud2lyZS52MS5QYXJ0SAASNwoKZGF0YW1hcmtlchgGIAEoCzIhLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlckZyYW1lSAASKgoGcmV2b2tlGAcgASgLMhgud29ybWhvbGUud2lyZS52MS5SZXZva2VIABIwCgloZWFydGJlYXQYCCABKAsyGy53b3JtaG9sZS53aXJlLnYxLkhlYXJ0YmVhdEgAEi8KCWRhdGFfbG9zcxgJIAEoCzIaLndvcm1ob2xlLndpcmUudjEuRGF0YUxvc3NIABIvCgZub3RpY2UYCiABKAsyHS53b3JtaG9sZS53aXJlLnYxLlNoYXJkTm90aWNlSAASLAoHZ29vZGJ5ZRgLIAEoCzIZLndvcm1ob2xlLndpcmUudjEuR29vZGJ5ZUgAEioKBnBhcmtlZBgMIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUGFya2VkSAASLwoJY2h1bmtfZW5kGA0gASgLMhoud29ybWhvbGUud2lyZS52MS5DaHVua0VuZEgAEi0KCHNjYW5fZW5kGA4gASgLMhkud29ybWhvbGUud2lyZS52MS5TY2FuRW5kSABCBgoEa2luZCLGBAoPU3Vic2NyaWJlckZyYW1lEiwKB3dlbGNvbWUYASABKAsyGS53b3JtaG9sZS53aXJlLnYxLldlbGNvbWVIABIuCghhY2NlcHRlZBgCIAEoCzIaLndvcm1ob2xlLndpcmUudjEuQWNjZXB0ZWRIABIuCghwcm9ncmVzcxgDIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUHJvZ3Jlc3NIABIkCgNhY2sYBCABKAsyFS53b3JtaG9sZS53aXJlLnYxLkFja0gAEi4KCHJlbGVhc2VkGAUgASgLMhoud29ybWhvbGUud2lyZS52MS5SZWxlYXNlZEgAEjAKCWhlYXJ0YmVhdBgGIAEoCzIbLndvcm1ob2xlLndpcmUudjEuSGVhcnRiZWF0SAASKgoGZmFpbGVkGAcgASgLMhgud29ybWhvbGUud2lyZS52MS5GYWlsZWRIABI3Cg1sb3NzX2RlY2lzaW9uGAggASgLMh4ud29ybWhvbGUud2lyZS52MS5Mb3NzRGVjaXNpb25IABIsCgdnb29kYnllGAkgASgLMhkud29ybWhvbGUud2lyZS52MS5Hb29kYnllSAASJgoEcGFyaxgKIAEoCzIWLndvcm1ob2xlLndpcmUudjEuUGFya0gAEioKBnJlcG9ydBgLIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUmVwb3J0SAASLgoIdmVyaWZpZWQYDCABKAsyGi53b3JtaG9sZS53aXJlLnYxLlZlcmlmaWVkSABCBgoEa2luZCLXAQoFSGVsbG8SEwoLbWluX3ZlcnNpb24YASABKA0SEwoLbWF4X3ZlcnNpb24YAiABKA0SEQoJcHVibGlzaGVyGAMgASgJEg8KB2RhdGFzZXQYBCABKAkSDAoEY29weRgFIAEoCRILCgNsb2cYBiABKAkSEwoLYXBwbGljYXRpb24YByABKAkSEgoKc3Vic2NyaWJlchgIIAEoCRIUCgxoZWFydGJlYXRfbXMYCSABKA0SFwoPbWF4X2ZyYW1lX2J5dGVzGAogASgNEg0KBW93bmVyGAsgASgJIoQBCgdXZWxjb21lEg8KB3ZlcnNpb24YASABKA0SEwoLYXBwbGljYXRpb24YAiABKAkSEgoKc3Vic2NyaWJlchgDIAEoCRIXCg9tYXhfZnJhbWVfYnl0ZXMYBCABKA0SEAoIdmVyaWZpZXMYBSABKAgSFAoMdGFrZXNfcmFuZ2VzGAYgASgIIsgBCgdHb29kYnllEjAKBnJlYXNvbhgBIAEoDjIgLndvcm1ob2xlLndpcmUudjEuR29vZGJ5ZS5SZWFzb24SDwoHbWVzc2FnZRgCIAEoCRIMCgRoaW50GAMgASgJImwKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABILCgdMRUFWSU5HEAESCwoHVkVSU0lPThACEhEKDVdST05HX0FERFJFU1MQAxIMCghQUk9UT0NPTBAEEg8KC05PVF9BTExPV0VEEAUiGwoJSGVhcnRiZWF0Eg4KBm51bWJlchgBIAEoBCLqAgoGQXNzaWduEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSEwoLYXBwbGljYXRpb24YAyABKAkSDQoFc2hhcmQYBCABKAkSLAoGbWFya2VyGAUgASgLMhwud29ybWhvbGUud2lyZS52MS5EYXRhbWFya2VyEhAKCHJlcGxheWVkGAYgASgIEgwKBHNraXAYByADKAkSDAoEcGFyaxgIIAEoCBIrCgZwYXJrZWQYCSADKAsyGy53b3JtaG9sZS53aXJlLnYxLlBhcmtlZEtleRITCgtyb2xsZWRfYmFjaxgKIAEoCRIPCgdyZXdvdW5kGAsgASgIEg4KBnlpZWxkcxgMIAEoCBISCgpnZW5lcmF0aW9uGA0gASgEEigKBnZlcmlmeRgOIAEoDjIYLndvcm1ob2xlLndpcmUudjEuVmVyaWZ5EgwKBG1vdmUYDyABKAQSFAoMYWNrbm93bGVkZ2VkGBAgASgIIm8KC1VwZGF0ZVBsYWNlEiwKCHBvc2l0aW9uGAEgASgLMhoud29ybWhvbGUud2lyZS52MS5Qb3NpdGlvbhIOCgZpbnNpZGUYAiABKAgSEwoLdHJhbnNhY3Rpb24YAyABKAkSDQoFaW5kZXgYBCABKA0iYAoJUGFya2VkS2V5EiUKA2tleRgBIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUm93S2V5EiwKBWZpcnN0GAIgASgLMh0ud29ybWhvbGUud2lyZS52MS5VcGRhdGVQbGFjZSK/AQoIQWNjZXB0ZWQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIOCgZjcmVkaXQYAyABKAQSKgoEaGF2ZRgEIAEoCzIcLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlchIMCgRsaWZlGAUgASgGEi4KCXByb2Nlc3NlZBgGIAMoCzIbLndvcm1ob2xlLndpcmUudjEuUHJvY2Vzc2VkEg4KBmVwb2NocxgHIAMoBBIMCgRtb3ZlGAggASgEIiwKC1NjaGVtYUZyYW1lEgoKAmlkGAEgASgGEhEKCWNhbm9uaWNhbBgCIAEoDCJoCgVCYXRjaBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg4KBm51bWJlchgDIAEoBBIQCghyZXBsYXllZBgEIAEoCBIMCgRib2R5GAUgASgMEhIKCnVuZmluaXNoZWQYBiABKAgimQEKBFBhcnQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIOCgZudW1iZXIYAyABKAQSEAoIcmVwbGF5ZWQYBCABKAgSDQoFaW5kZXgYBSABKA0SDAoEbGFzdBgGIAEoCBITCgt0b3RhbF9ieXRlcxgHIAEoBBIMCgRkYXRhGAggASgMEhIKCnVuZmluaXNoZWQYCSABKAgiXAoPRGF0YW1hcmtlckZyYW1lEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSLAoGbWFya2VyGAMgASgLMhwud29ybWhvbGUud2lyZS52MS5EYXRhbWFya2VyImcKCFByb2dyZXNzEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSDgoGbnVtYmVyGAMgASgEEi4KCXByb2Nlc3NlZBgEIAMoCzIbLndvcm1ob2xlLndpcmUudjEuUHJvY2Vzc2VkIo4BCgNBY2sSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIsCgZtYXJrZXIYAyABKAsyHC53b3JtaG9sZS53aXJlLnYxLkRhdGFtYXJrZXISDAoEbGlmZRgEIAEoBhIuCglwcm9jZXNzZWQYBSADKAsyGy53b3JtaG9sZS53aXJlLnYxLlByb2Nlc3NlZCJoCglQcm9jZXNzZWQSDgoGd2luZG93GAEgASgSEg8KB3VwZGF0ZXMYAiABKAQSEQoJc2V0X2FzaWRlGAMgASgEEhYKDnNldF9hc2lkZV9oYXNoGAQgASgGEg8KB2luX3ZhaW4YBSABKAQijgIKCENodW5rRW5kEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSDgoGc2NoZW1hGAMgASgGEicKBWFmdGVyGAQgASgLMhgud29ybWhvbGUud2lyZS52MS5Sb3dLZXkSJwoFdW50aWwYBSABKAsyGC53b3JtaG9sZS53aXJlLnYxLlJvd0tleRIoCgZleGNlcHQYBiADKAsyGC53b3JtaG9sZS53aXJlLnYxLlJvd0tleRInCgVhbG9uZRgHIAMoCzIYLndvcm1ob2xlLndpcmUudjEuUm93S2V5EhAKCHBvcnRhYmxlGAggASgIEhAKCG5hcnJvd2VkGAkgASgIEgwKBHJvd3MYCiABKAQiVwoHU2NhbkVuZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg0KBXRhYmxlGAMgASgJEhIKCmdlbmVyYXRpb24YBCABKAQSDAoEcm93cxgFIAEoBCKWAgoIVmVyaWZpZWQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBINCgV0YWJsZRgDIAEoCRIQCghjb21wYXJlZBgEIAEoBBIUCgxub3RfY29tcGFyZWQYBSABKAQSDwoHZGlmZmVycxgGIAEoBBIPCgdtaXNzaW5nGAcgASgEEg0KBWV4dHJhGAggASgEEhAKCHJlcGFpcmVkGAkgASgEEg8KB3JlbW92ZWQYCiABKAQSMQoLZGlmZmVyZW5jZXMYCyADKAsyHC53b3JtaG9sZS53aXJlLnYxLkRpZmZlcmVuY2USDQoFZW5kZWQYDCABKAgSDwoHY29uZmlybRgNIAEoCBIPCgd0cm91YmxlGA4gASgJIrgBCgpEaWZmZXJlbmNlEi8KBGtpbmQYASABKA4yIS53b3JtaG9sZS53aXJlLnYxLkRpZmZlcmVuY2UuS2luZBIlCgNrZXkYAiABKAsyGC53b3JtaG9sZS53aXJlLnYxLlJvd0tleRIPCgdjb2x1bW5zGAMgAygJIkEKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgsKB0RJRkZFUlMQARILCgdNSVNTSU5HEAISCQoFRVhUUkEQAyI0CgZSZXZva2USDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBINCgVjYXVzZRgDIAEoCSKTAQoIUmVsZWFzZWQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIsCgZtYXJrZXIYAyABKAsyHC53b3JtaG9sZS53aXJlLnYxLkRhdGFtYXJrZXISDAoEbGlmZRgEIAEoBhIuCglwcm9jZXNzZWQYBSADKAsyGy53b3JtaG9sZS53aXJlLnYxLlByb2Nlc3NlZCKfAQoEUGFyaxIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEhEKCXVwZGF0ZV9pZBgDIAEoCRIMCgRib2R5GAQgASgMEgwKBG1vcmUYBSABKAgSDgoGc2NoZW1hGAYgASgMEiwKBXBsYWNlGAcgASgLMh0ud29ybWhvbGUud2lyZS52MS5VcGRhdGVQbGFjZRINCgVlcnJvchgIIAEoCSJJCgZQYXJrZWQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIRCgl1cGRhdGVfaWQYAyABKAkSDwoHcmVmdXNlZBgEIAEoCSJXCgZSZXBvcnQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIwCgdoYW5kbGVyGAMgASgLMh8ud29ybWhvbGUud2lyZS52MS5IYW5kbGVyUmVwb3J0Is4BCg1IYW5kbGVyUmVwb3J0Eg8KB3VwZGF0ZXMYASABKAQSDgoGYnVzeV9zGAIgASgBEhAKCGZhaWx1cmVzGAMgASgNEhUKDXNsb3dlc3RfdGFibGUYBCABKAkSEQoJc2xvd2VzdF9zGAUgASgBEhQKDHF1ZXVlZF9ieXRlcxgGIAEoBBIWCg5ydW5uaW5nX3VwZGF0ZRgHIAEoCRIRCglydW5uaW5nX3MYCCABKAESDwoHc2tpcHBlZBgJIAEoDRIOCgZwYXJrZWQYCiABKA0i/gEKBkZhaWxlZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEi8KBnJlYXNvbhgDIAEoDjIfLndvcm1ob2xlLndpcmUudjEuRmFpbGVkLlJlYXNvbhIRCgl1cGRhdGVfaWQYBCABKAkSDwoHbWVzc2FnZRgFIAEoCRISCgpoZWxkX2Vwb2NoGAYgASgEEg8KB2hlbGRfYnkYByABKAkSEQoJY29udGVzdGVkGAggASgIIkoKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIKCgZSRVNFTkQQARILCgdIQU5ETEVSEAISDwoLU1RBTEVfRVBPQ0gQAyKKAgoIRGF0YUxvc3MSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBItCgRraW5kGAMgASgOMh8ud29ybWhvbGUud2lyZS52MS5EYXRhTG9zcy5LaW5kEhUKDWZpcnN0X21pc3NpbmcYBCABKAkSFAoMbGFzdF9taXNzaW5nGAUgASgJEiwKBnJlc3VtZRgGIAEoCzIcLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlchIPCgdtZXNzYWdlGAcgASgJIkYKBEtpbmQSFAoQS0lORF9VTlNQRUNJRklFRBAAEgoKBlBVUkdFRBABEg4KCk5PVF9MT0dHRUQQAhIMCghESVZFUkdFRBADIjwKDExvc3NEZWNpc2lvbhIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg8KB3Byb2NlZWQYAyABKAgirAEKC1NoYXJkTm90aWNlEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSMAoEa2luZBgDIAEoDjIiLndvcm1ob2xlLndpcmUudjEuU2hhcmROb3RpY2UuS2luZBIOCgZsYXRlc3QYBCABKAgiPgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASEAoMUkVQTEFZX0JFR0lOEAESDgoKUkVQTEFZX0VORBACIj0KCFBvc2l0aW9uEhMKC2luY2FybmF0aW9uGAEgASgNEgwKBGZpbGUYAiABKAQSDgoGb2Zmc2V0GAMgASgEIlEKBkFuY2hvchIKCgJpZBgBIAEoCRIQCghjaGVja3N1bRgCIAEoBxIpCgViZWdpbhgDIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUG9zaXRpb24izgEKCkRhdGFtYXJrZXISKQoFb3JkZXIYASABKAsyGi53b3JtaG9sZS53aXJlLnYxLlBvc2l0aW9uEhEKCWRlbGl2ZXJlZBgCIAEoCRItCglyZWFkX2Zyb20YAyABKAsyGi53b3JtaG9sZS53aXJlLnYxLlBvc2l0aW9uEigKBmFuY2hvchgEIAEoCzIYLndvcm1ob2xlLndpcmUudjEuQW5jaG9yEhcKD2NvbW1pdHRlZF9hdF91cxgFIAEoEhIQCghiYWNrZmlsbBgGIAEoDCpACgZWZXJpZnkSDwoLVkVSSUZZX05PTkUQABISCg5WRVJJRllfQ09NUEFSRRABEhEKDVZFUklGWV9SRVBBSVIQAjJhCgpTdWJzY3JpYmVyElMKBFB1c2gSIi53b3JtaG9sZS53aXJlLnYxLlB1Ymxpc2hlck1lc3NhZ2UaIy53b3JtaG9sZS53aXJlLnYxLlN1YnNjcmliZXJNZXNzYWdlKAEwATKWAgoJUHVibGlzaGVyElUKBkF0dGFjaBIjLndvcm1ob2xlLndpcmUudjEuU3Vic2NyaWJlck1lc3NhZ2UaIi53b3JtaG9sZS53aXJlLnYxLlB1Ymxpc2hlck1lc3NhZ2UoATABEloKC09mZmVyUmVwbGF5EiMud29ybWhvbGUud2lyZS52MS5TdWJzY3JpYmVyTWVzc2FnZRoiLndvcm1ob2xlLndpcmUudjEuUHVibGlzaGVyTWVzc2FnZSgBMAESVgoHT2JzZXJ2ZRIjLndvcm1ob2xlLndpcmUudjEuU3Vic2NyaWJlck1lc3NhZ2UaIi53b3JtaG9sZS53aXJlLnYxLlB1Ymxpc2hlck1lc3NhZ2UoATABYgZwcm90bzM", [file_wormhole_wire_v1_update]);
+  fileDesc("Cht3b3JtaG9sZS93aXJlL3YxL3B1c2gucHJvdG8SEHdvcm1ob2xlLndpcmUudjEiRAoQUHVibGlzaGVyTWVzc2FnZRIwCgZmcmFtZXMYASADKAsyIC53b3JtaG9sZS53aXJlLnYxLlB1Ymxpc2hlckZyYW1lIkYKEVN1YnNjcmliZXJNZXNzYWdlEjEKBmZyYW1lcxgBIAMoCzIhLndvcm1ob2xlLndpcmUudjEuU3Vic2NyaWJlckZyYW1lIqQFCg5QdWJsaXNoZXJGcmFtZRIoCgVoZWxsbxgBIAEoCzIXLndvcm1ob2xlLndpcmUudjEuSGVsbG9IABIqCgZhc3NpZ24YAiABKAsyGC53b3JtaG9sZS53aXJlLnYxLkFzc2lnbkgAEi8KBnNjaGVtYRgDIAEoCzIdLndvcm1ob2xlLndpcmUudjEuU2NoZW1hRnJhbWVIABIoCgViYXRjaBgEIAEoCzIXLndvcm1ob2xlLndpcmUudjEuQmF0Y2hIABImCgRwYXJ0GAUgASgLMhYud29ybWhvbGUud2lyZS52MS5QYXJ0SAASNwoKZGF0YW1hcmtlchgGIAEoCzIhLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlckZyYW1lSAASKgoGcmV2b2tlGAcgASgLMhgud29ybWhvbGUud2lyZS52MS5SZXZva2VIABIwCgloZWFydGJlYXQYCCABKAsyGy53b3JtaG9sZS53aXJlLnYxLkhlYXJ0YmVhdEgAEi8KCWRhdGFfbG9zcxgJIAEoCzIaLndvcm1ob2xlLndpcmUudjEuRGF0YUxvc3NIABIvCgZub3RpY2UYCiABKAsyHS53b3JtaG9sZS53aXJlLnYxLlNoYXJkTm90aWNlSAASLAoHZ29vZGJ5ZRgLIAEoCzIZLndvcm1ob2xlLndpcmUudjEuR29vZGJ5ZUgAEioKBnBhcmtlZBgMIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUGFya2VkSAASLwoJY2h1bmtfZW5kGA0gASgLMhoud29ybWhvbGUud2lyZS52MS5DaHVua0VuZEgAEi0KCHNjYW5fZW5kGA4gASgLMhkud29ybWhvbGUud2lyZS52MS5TY2FuRW5kSABCBgoEa2luZCLGBAoPU3Vic2NyaWJlckZyYW1lEiwKB3dlbGNvbWUYASABKAsyGS53b3JtaG9sZS53aXJlLnYxLldlbGNvbWVIABIuCghhY2NlcHRlZBgCIAEoCzIaLndvcm1ob2xlLndpcmUudjEuQWNjZXB0ZWRIABIuCghwcm9ncmVzcxgDIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUHJvZ3Jlc3NIABIkCgNhY2sYBCABKAsyFS53b3JtaG9sZS53aXJlLnYxLkFja0gAEi4KCHJlbGVhc2VkGAUgASgLMhoud29ybWhvbGUud2lyZS52MS5SZWxlYXNlZEgAEjAKCWhlYXJ0YmVhdBgGIAEoCzIbLndvcm1ob2xlLndpcmUudjEuSGVhcnRiZWF0SAASKgoGZmFpbGVkGAcgASgLMhgud29ybWhvbGUud2lyZS52MS5GYWlsZWRIABI3Cg1sb3NzX2RlY2lzaW9uGAggASgLMh4ud29ybWhvbGUud2lyZS52MS5Mb3NzRGVjaXNpb25IABIsCgdnb29kYnllGAkgASgLMhkud29ybWhvbGUud2lyZS52MS5Hb29kYnllSAASJgoEcGFyaxgKIAEoCzIWLndvcm1ob2xlLndpcmUudjEuUGFya0gAEioKBnJlcG9ydBgLIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUmVwb3J0SAASLgoIdmVyaWZpZWQYDCABKAsyGi53b3JtaG9sZS53aXJlLnYxLlZlcmlmaWVkSABCBgoEa2luZCLXAQoFSGVsbG8SEwoLbWluX3ZlcnNpb24YASABKA0SEwoLbWF4X3ZlcnNpb24YAiABKA0SEQoJcHVibGlzaGVyGAMgASgJEg8KB2RhdGFzZXQYBCABKAkSDAoEY29weRgFIAEoCRILCgNsb2cYBiABKAkSEwoLYXBwbGljYXRpb24YByABKAkSEgoKc3Vic2NyaWJlchgIIAEoCRIUCgxoZWFydGJlYXRfbXMYCSABKA0SFwoPbWF4X2ZyYW1lX2J5dGVzGAogASgNEg0KBW93bmVyGAsgASgJIoQBCgdXZWxjb21lEg8KB3ZlcnNpb24YASABKA0SEwoLYXBwbGljYXRpb24YAiABKAkSEgoKc3Vic2NyaWJlchgDIAEoCRIXCg9tYXhfZnJhbWVfYnl0ZXMYBCABKA0SEAoIdmVyaWZpZXMYBSABKAgSFAoMdGFrZXNfcmFuZ2VzGAYgASgIIsgBCgdHb29kYnllEjAKBnJlYXNvbhgBIAEoDjIgLndvcm1ob2xlLndpcmUudjEuR29vZGJ5ZS5SZWFzb24SDwoHbWVzc2FnZRgCIAEoCRIMCgRoaW50GAMgASgJImwKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABILCgdMRUFWSU5HEAESCwoHVkVSU0lPThACEhEKDVdST05HX0FERFJFU1MQAxIMCghQUk9UT0NPTBAEEg8KC05PVF9BTExPV0VEEAUiGwoJSGVhcnRiZWF0Eg4KBm51bWJlchgBIAEoBCKXAwoGQXNzaWduEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSEwoLYXBwbGljYXRpb24YAyABKAkSDQoFc2hhcmQYBCABKAkSLAoGbWFya2VyGAUgASgLMhwud29ybWhvbGUud2lyZS52MS5EYXRhbWFya2VyEhAKCHJlcGxheWVkGAYgASgIEgwKBHNraXAYByADKAkSDAoEcGFyaxgIIAEoCBIrCgZwYXJrZWQYCSADKAsyGy53b3JtaG9sZS53aXJlLnYxLlBhcmtlZEtleRITCgtyb2xsZWRfYmFjaxgKIAEoCRIPCgdyZXdvdW5kGAsgASgIEg4KBnlpZWxkcxgMIAEoCBISCgpnZW5lcmF0aW9uGA0gASgEEigKBnZlcmlmeRgOIAEoDjIYLndvcm1ob2xlLndpcmUudjEuVmVyaWZ5EgwKBG1vdmUYDyABKAQSFAoMYWNrbm93bGVkZ2VkGBAgASgIEisKCGxhc3RfYWNrGBEgASgLMhkud29ybWhvbGUud2lyZS52MS5MYXN0QWNrIkIKB0xhc3RBY2sSDAoEbW92ZRgBIAEoBBIpCgVvcmRlchgCIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUG9zaXRpb24ibwoLVXBkYXRlUGxhY2USLAoIcG9zaXRpb24YASABKAsyGi53b3JtaG9sZS53aXJlLnYxLlBvc2l0aW9uEg4KBmluc2lkZRgCIAEoCBITCgt0cmFuc2FjdGlvbhgDIAEoCRINCgVpbmRleBgEIAEoDSJgCglQYXJrZWRLZXkSJQoDa2V5GAEgASgLMhgud29ybWhvbGUud2lyZS52MS5Sb3dLZXkSLAoFZmlyc3QYAiABKAsyHS53b3JtaG9sZS53aXJlLnYxLlVwZGF0ZVBsYWNlIr8BCghBY2NlcHRlZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg4KBmNyZWRpdBgDIAEoBBIqCgRoYXZlGAQgASgLMhwud29ybWhvbGUud2lyZS52MS5EYXRhbWFya2VyEgwKBGxpZmUYBSABKAYSLgoJcHJvY2Vzc2VkGAYgAygLMhsud29ybWhvbGUud2lyZS52MS5Qcm9jZXNzZWQSDgoGZXBvY2hzGAcgAygEEgwKBG1vdmUYCCABKAQiLAoLU2NoZW1hRnJhbWUSCgoCaWQYASABKAYSEQoJY2Fub25pY2FsGAIgASgMImgKBUJhdGNoEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSDgoGbnVtYmVyGAMgASgEEhAKCHJlcGxheWVkGAQgASgIEgwKBGJvZHkYBSABKAwSEgoKdW5maW5pc2hlZBgGIAEoCCKZAQoEUGFydBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg4KBm51bWJlchgDIAEoBBIQCghyZXBsYXllZBgEIAEoCBINCgVpbmRleBgFIAEoDRIMCgRsYXN0GAYgASgIEhMKC3RvdGFsX2J5dGVzGAcgASgEEgwKBGRhdGEYCCABKAwSEgoKdW5maW5pc2hlZBgJIAEoCCJcCg9EYXRhbWFya2VyRnJhbWUSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIsCgZtYXJrZXIYAyABKAsyHC53b3JtaG9sZS53aXJlLnYxLkRhdGFtYXJrZXIiZwoIUHJvZ3Jlc3MSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIOCgZudW1iZXIYAyABKAQSLgoJcHJvY2Vzc2VkGAQgAygLMhsud29ybWhvbGUud2lyZS52MS5Qcm9jZXNzZWQijgEKA0FjaxIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEiwKBm1hcmtlchgDIAEoCzIcLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlchIMCgRsaWZlGAQgASgGEi4KCXByb2Nlc3NlZBgFIAMoCzIbLndvcm1ob2xlLndpcmUudjEuUHJvY2Vzc2VkImgKCVByb2Nlc3NlZBIOCgZ3aW5kb3cYASABKBISDwoHdXBkYXRlcxgCIAEoBBIRCglzZXRfYXNpZGUYAyABKAQSFgoOc2V0X2FzaWRlX2hhc2gYBCABKAYSDwoHaW5fdmFpbhgFIAEoBCKOAgoIQ2h1bmtFbmQSDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIOCgZzY2hlbWEYAyABKAYSJwoFYWZ0ZXIYBCABKAsyGC53b3JtaG9sZS53aXJlLnYxLlJvd0tleRInCgV1bnRpbBgFIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUm93S2V5EigKBmV4Y2VwdBgGIAMoCzIYLndvcm1ob2xlLndpcmUudjEuUm93S2V5EicKBWFsb25lGAcgAygLMhgud29ybWhvbGUud2lyZS52MS5Sb3dLZXkSEAoIcG9ydGFibGUYCCABKAgSEAoIbmFycm93ZWQYCSABKAgSDAoEcm93cxgKIAEoBCJXCgdTY2FuRW5kEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSDQoFdGFibGUYAyABKAkSEgoKZ2VuZXJhdGlvbhgEIAEoBBIMCgRyb3dzGAUgASgEIpYCCghWZXJpZmllZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg0KBXRhYmxlGAMgASgJEhAKCGNvbXBhcmVkGAQgASgEEhQKDG5vdF9jb21wYXJlZBgFIAEoBBIPCgdkaWZmZXJzGAYgASgEEg8KB21pc3NpbmcYByABKAQSDQoFZXh0cmEYCCABKAQSEAoIcmVwYWlyZWQYCSABKAQSDwoHcmVtb3ZlZBgKIAEoBBIxCgtkaWZmZXJlbmNlcxgLIAMoCzIcLndvcm1ob2xlLndpcmUudjEuRGlmZmVyZW5jZRINCgVlbmRlZBgMIAEoCBIPCgdjb25maXJtGA0gASgIEg8KB3Ryb3VibGUYDiABKAkiuAEKCkRpZmZlcmVuY2USLwoEa2luZBgBIAEoDjIhLndvcm1ob2xlLndpcmUudjEuRGlmZmVyZW5jZS5LaW5kEiUKA2tleRgCIAEoCzIYLndvcm1ob2xlLndpcmUudjEuUm93S2V5Eg8KB2NvbHVtbnMYAyADKAkiQQoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCwoHRElGRkVSUxABEgsKB01JU1NJTkcQAhIJCgVFWFRSQRADIjQKBlJldm9rZRIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEg0KBWNhdXNlGAMgASgJIpMBCghSZWxlYXNlZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEiwKBm1hcmtlchgDIAEoCzIcLndvcm1ob2xlLndpcmUudjEuRGF0YW1hcmtlchIMCgRsaWZlGAQgASgGEi4KCXByb2Nlc3NlZBgFIAMoCzIbLndvcm1ob2xlLndpcmUudjEuUHJvY2Vzc2VkIp8BCgRQYXJrEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSEQoJdXBkYXRlX2lkGAMgASgJEgwKBGJvZHkYBCABKAwSDAoEbW9yZRgFIAEoCBIOCgZzY2hlbWEYBiABKAwSLAoFcGxhY2UYByABKAsyHS53b3JtaG9sZS53aXJlLnYxLlVwZGF0ZVBsYWNlEg0KBWVycm9yGAggASgJIkkKBlBhcmtlZBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEhEKCXVwZGF0ZV9pZBgDIAEoCRIPCgdyZWZ1c2VkGAQgASgJIlcKBlJlcG9ydBIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEjAKB2hhbmRsZXIYAyABKAsyHy53b3JtaG9sZS53aXJlLnYxLkhhbmRsZXJSZXBvcnQizgEKDUhhbmRsZXJSZXBvcnQSDwoHdXBkYXRlcxgBIAEoBBIOCgZidXN5X3MYAiABKAESEAoIZmFpbHVyZXMYAyABKA0SFQoNc2xvd2VzdF90YWJsZRgEIAEoCRIRCglzbG93ZXN0X3MYBSABKAESFAoMcXVldWVkX2J5dGVzGAYgASgEEhYKDnJ1bm5pbmdfdXBkYXRlGAcgASgJEhEKCXJ1bm5pbmdfcxgIIAEoARIPCgdza2lwcGVkGAkgASgNEg4KBnBhcmtlZBgKIAEoDSL+AQoGRmFpbGVkEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSLwoGcmVhc29uGAMgASgOMh8ud29ybWhvbGUud2lyZS52MS5GYWlsZWQuUmVhc29uEhEKCXVwZGF0ZV9pZBgEIAEoCRIPCgdtZXNzYWdlGAUgASgJEhIKCmhlbGRfZXBvY2gYBiABKAQSDwoHaGVsZF9ieRgHIAEoCRIRCgljb250ZXN0ZWQYCCABKAgiSgoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEgoKBlJFU0VORBABEgsKB0hBTkRMRVIQAhIPCgtTVEFMRV9FUE9DSBADIooCCghEYXRhTG9zcxIMCgRmbG93GAEgASgNEg0KBWVwb2NoGAIgASgEEi0KBGtpbmQYAyABKA4yHy53b3JtaG9sZS53aXJlLnYxLkRhdGFMb3NzLktpbmQSFQoNZmlyc3RfbWlzc2luZxgEIAEoCRIUCgxsYXN0X21pc3NpbmcYBSABKAkSLAoGcmVzdW1lGAYgASgLMhwud29ybWhvbGUud2lyZS52MS5EYXRhbWFya2VyEg8KB21lc3NhZ2UYByABKAkiRgoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASCgoGUFVSR0VEEAESDgoKTk9UX0xPR0dFRBACEgwKCERJVkVSR0VEEAMiPAoMTG9zc0RlY2lzaW9uEgwKBGZsb3cYASABKA0SDQoFZXBvY2gYAiABKAQSDwoHcHJvY2VlZBgDIAEoCCKsAQoLU2hhcmROb3RpY2USDAoEZmxvdxgBIAEoDRINCgVlcG9jaBgCIAEoBBIwCgRraW5kGAMgASgOMiIud29ybWhvbGUud2lyZS52MS5TaGFyZE5vdGljZS5LaW5kEg4KBmxhdGVzdBgEIAEoCCI+CgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIQCgxSRVBMQVlfQkVHSU4QARIOCgpSRVBMQVlfRU5EEAIiPQoIUG9zaXRpb24SEwoLaW5jYXJuYXRpb24YASABKA0SDAoEZmlsZRgCIAEoBBIOCgZvZmZzZXQYAyABKAQiUQoGQW5jaG9yEgoKAmlkGAEgASgJEhAKCGNoZWNrc3VtGAIgASgHEikKBWJlZ2luGAMgASgLMhoud29ybWhvbGUud2lyZS52MS5Qb3NpdGlvbiLOAQoKRGF0YW1hcmtlchIpCgVvcmRlchgBIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUG9zaXRpb24SEQoJZGVsaXZlcmVkGAIgASgJEi0KCXJlYWRfZnJvbRgDIAEoCzIaLndvcm1ob2xlLndpcmUudjEuUG9zaXRpb24SKAoGYW5jaG9yGAQgASgLMhgud29ybWhvbGUud2lyZS52MS5BbmNob3ISFwoPY29tbWl0dGVkX2F0X3VzGAUgASgSEhAKCGJhY2tmaWxsGAYgASgMKkAKBlZlcmlmeRIPCgtWRVJJRllfTk9ORRAAEhIKDlZFUklGWV9DT01QQVJFEAESEQoNVkVSSUZZX1JFUEFJUhACMmEKClN1YnNjcmliZXISUwoEUHVzaBIiLndvcm1ob2xlLndpcmUudjEuUHVibGlzaGVyTWVzc2FnZRojLndvcm1ob2xlLndpcmUudjEuU3Vic2NyaWJlck1lc3NhZ2UoATABMpYCCglQdWJsaXNoZXISVQoGQXR0YWNoEiMud29ybWhvbGUud2lyZS52MS5TdWJzY3JpYmVyTWVzc2FnZRoiLndvcm1ob2xlLndpcmUudjEuUHVibGlzaGVyTWVzc2FnZSgBMAESWgoLT2ZmZXJSZXBsYXkSIy53b3JtaG9sZS53aXJlLnYxLlN1YnNjcmliZXJNZXNzYWdlGiIud29ybWhvbGUud2lyZS52MS5QdWJsaXNoZXJNZXNzYWdlKAEwARJWCgdPYnNlcnZlEiMud29ybWhvbGUud2lyZS52MS5TdWJzY3JpYmVyTWVzc2FnZRoiLndvcm1ob2xlLndpcmUudjEuUHVibGlzaGVyTWVzc2FnZSgBMAFiBnByb3RvMw", [file_wormhole_wire_v1_update]);
 
 /**
  * One gRPC message carries every frame that one write gathered.
@@ -579,6 +579,13 @@ export type Assign = Message<"wormhole.wire.v1.Assign"> & {
    * @generated from field: bool acknowledged = 16;
    */
   acknowledged: boolean;
+
+  /**
+   * absent: nothing was acknowledged, or it is not known
+   *
+   * @generated from field: wormhole.wire.v1.LastAck last_ack = 17;
+   */
+  lastAck?: LastAck | undefined;
 };
 
 /**
@@ -587,6 +594,34 @@ export type Assign = Message<"wormhole.wire.v1.Assign"> & {
  */
 export const AssignSchema: GenMessage<Assign> = /*@__PURE__*/
   messageDesc(file_wormhole_wire_v1_push, 8);
+
+/**
+ * The last acknowledgement of a flow that brought it to another marker.
+ *
+ * @generated from message wormhole.wire.v1.LastAck
+ */
+export type LastAck = Message<"wormhole.wire.v1.LastAck"> & {
+  /**
+   * the Assign.move of that epoch
+   *
+   * @generated from field: uint64 move = 1;
+   */
+  move: bigint;
+
+  /**
+   * of the acknowledged marker
+   *
+   * @generated from field: wormhole.wire.v1.Position order = 2;
+   */
+  order?: Position | undefined;
+};
+
+/**
+ * Describes the message wormhole.wire.v1.LastAck.
+ * Use `create(LastAckSchema)` to create a new message.
+ */
+export const LastAckSchema: GenMessage<LastAck> = /*@__PURE__*/
+  messageDesc(file_wormhole_wire_v1_push, 9);
 
 /**
  * Where an update stands in its log. Of one transaction the lower `index` is first; otherwise the lower `position`, and of equal
@@ -630,7 +665,7 @@ export type UpdatePlace = Message<"wormhole.wire.v1.UpdatePlace"> & {
  * Use `create(UpdatePlaceSchema)` to create a new message.
  */
 export const UpdatePlaceSchema: GenMessage<UpdatePlace> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 9);
+  messageDesc(file_wormhole_wire_v1_push, 10);
 
 /**
  * @generated from message wormhole.wire.v1.ParkedKey
@@ -654,7 +689,7 @@ export type ParkedKey = Message<"wormhole.wire.v1.ParkedKey"> & {
  * Use `create(ParkedKeySchema)` to create a new message.
  */
 export const ParkedKeySchema: GenMessage<ParkedKey> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 10);
+  messageDesc(file_wormhole_wire_v1_push, 11);
 
 /**
  * @generated from message wormhole.wire.v1.Accepted
@@ -718,7 +753,7 @@ export type Accepted = Message<"wormhole.wire.v1.Accepted"> & {
  * Use `create(AcceptedSchema)` to create a new message.
  */
 export const AcceptedSchema: GenMessage<Accepted> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 11);
+  messageDesc(file_wormhole_wire_v1_push, 12);
 
 /**
  * A schema precedes the first batch that uses it on a stream. `id` = the first eight bytes, big endian, of the SHA-256 of `canonical`.
@@ -744,7 +779,7 @@ export type SchemaFrame = Message<"wormhole.wire.v1.SchemaFrame"> & {
  * Use `create(SchemaFrameSchema)` to create a new message.
  */
 export const SchemaFrameSchema: GenMessage<SchemaFrame> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 12);
+  messageDesc(file_wormhole_wire_v1_push, 13);
 
 /**
  * @generated from message wormhole.wire.v1.Batch
@@ -792,7 +827,7 @@ export type Batch = Message<"wormhole.wire.v1.Batch"> & {
  * Use `create(BatchSchema)` to create a new message.
  */
 export const BatchSchema: GenMessage<Batch> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 13);
+  messageDesc(file_wormhole_wire_v1_push, 14);
 
 /**
  * A body larger than a frame goes in parts; joined in order they are the body.
@@ -857,7 +892,7 @@ export type Part = Message<"wormhole.wire.v1.Part"> & {
  * Use `create(PartSchema)` to create a new message.
  */
 export const PartSchema: GenMessage<Part> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 14);
+  messageDesc(file_wormhole_wire_v1_push, 15);
 
 /**
  * Everything before this frame, once processed, may be acknowledged as `marker`.
@@ -886,7 +921,7 @@ export type DatamarkerFrame = Message<"wormhole.wire.v1.DatamarkerFrame"> & {
  * Use `create(DatamarkerFrameSchema)` to create a new message.
  */
 export const DatamarkerFrameSchema: GenMessage<DatamarkerFrame> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 15);
+  messageDesc(file_wormhole_wire_v1_push, 16);
 
 /**
  * Callbacks up to batch `number` have returned: its credit comes back. Never stored.
@@ -924,7 +959,7 @@ export type Progress = Message<"wormhole.wire.v1.Progress"> & {
  * Use `create(ProgressSchema)` to create a new message.
  */
 export const ProgressSchema: GenMessage<Progress> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 16);
+  messageDesc(file_wormhole_wire_v1_push, 17);
 
 /**
  * The only thing that is stored. `marker` is one that was offered in this epoch.
@@ -967,7 +1002,7 @@ export type Ack = Message<"wormhole.wire.v1.Ack"> & {
  * Use `create(AckSchema)` to create a new message.
  */
 export const AckSchema: GenMessage<Ack> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 17);
+  messageDesc(file_wormhole_wire_v1_push, 18);
 
 /**
  * How many callbacks of a shard returned, repeats included, in this life: of updates committed in one window of ten minutes.
@@ -1016,7 +1051,7 @@ export type Processed = Message<"wormhole.wire.v1.Processed"> & {
  * Use `create(ProcessedSchema)` to create a new message.
  */
 export const ProcessedSchema: GenMessage<Processed> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 18);
+  messageDesc(file_wormhole_wire_v1_push, 19);
 
 /**
  * The flow has now received, in READ updates, every row of the shard that its filter selects and whose key lies in this
@@ -1100,7 +1135,7 @@ export type ChunkEnd = Message<"wormhole.wire.v1.ChunkEnd"> & {
  * Use `create(ChunkEndSchema)` to create a new message.
  */
 export const ChunkEndSchema: GenMessage<ChunkEnd> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 19);
+  messageDesc(file_wormhole_wire_v1_push, 20);
 
 /**
  * Every row of the table was sent in `generation` of the flow (Assign.generation): what the application holds of the table in this
@@ -1142,7 +1177,7 @@ export type ScanEnd = Message<"wormhole.wire.v1.ScanEnd"> & {
  * Use `create(ScanEndSchema)` to create a new message.
  */
 export const ScanEndSchema: GenMessage<ScanEnd> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 20);
+  messageDesc(file_wormhole_wire_v1_push, 21);
 
 /**
  * What came out of comparing rows of a table with what the application holds, since the last such frame of the flow and table.
@@ -1248,7 +1283,7 @@ export type Verified = Message<"wormhole.wire.v1.Verified"> & {
  * Use `create(VerifiedSchema)` to create a new message.
  */
 export const VerifiedSchema: GenMessage<Verified> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 21);
+  messageDesc(file_wormhole_wire_v1_push, 22);
 
 /**
  * @generated from message wormhole.wire.v1.Difference
@@ -1277,7 +1312,7 @@ export type Difference = Message<"wormhole.wire.v1.Difference"> & {
  * Use `create(DifferenceSchema)` to create a new message.
  */
 export const DifferenceSchema: GenMessage<Difference> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 22);
+  messageDesc(file_wormhole_wire_v1_push, 23);
 
 /**
  * @generated from enum wormhole.wire.v1.Difference.Kind
@@ -1308,7 +1343,7 @@ export enum Difference_Kind {
  * Describes the enum wormhole.wire.v1.Difference.Kind.
  */
 export const Difference_KindSchema: GenEnum<Difference_Kind> = /*@__PURE__*/
-  enumDesc(file_wormhole_wire_v1_push, 22, 0);
+  enumDesc(file_wormhole_wire_v1_push, 23, 0);
 
 /**
  * @generated from message wormhole.wire.v1.Revoke
@@ -1335,7 +1370,7 @@ export type Revoke = Message<"wormhole.wire.v1.Revoke"> & {
  * Use `create(RevokeSchema)` to create a new message.
  */
 export const RevokeSchema: GenMessage<Revoke> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 23);
+  messageDesc(file_wormhole_wire_v1_push, 24);
 
 /**
  * Sent once running handlers have ended; `marker` is the last one acknowledged in this epoch, absent if none.
@@ -1377,7 +1412,7 @@ export type Released = Message<"wormhole.wire.v1.Released"> & {
  * Use `create(ReleasedSchema)` to create a new message.
  */
 export const ReleasedSchema: GenMessage<Released> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 24);
+  messageDesc(file_wormhole_wire_v1_push, 25);
 
 /**
  * The handler gave up on an update, or an earlier one of its row is parked: to be stored durably by the publisher, which
@@ -1439,7 +1474,7 @@ export type Park = Message<"wormhole.wire.v1.Park"> & {
  * Use `create(ParkSchema)` to create a new message.
  */
 export const ParkSchema: GenMessage<Park> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 25);
+  messageDesc(file_wormhole_wire_v1_push, 26);
 
 /**
  * The update is stored, or was before, or `refused` says why not and what to do: then the flow has to halt.
@@ -1473,7 +1508,7 @@ export type Parked = Message<"wormhole.wire.v1.Parked"> & {
  * Use `create(ParkedSchema)` to create a new message.
  */
 export const ParkedSchema: GenMessage<Parked> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 26);
+  messageDesc(file_wormhole_wire_v1_push, 27);
 
 /**
  * How the callbacks of a flow do; about once a heartbeat while that changes.
@@ -1502,7 +1537,7 @@ export type Report = Message<"wormhole.wire.v1.Report"> & {
  * Use `create(ReportSchema)` to create a new message.
  */
 export const ReportSchema: GenMessage<Report> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 27);
+  messageDesc(file_wormhole_wire_v1_push, 28);
 
 /**
  * How the callbacks of one flow do, in this epoch where nothing else is said.
@@ -1586,7 +1621,7 @@ export type HandlerReport = Message<"wormhole.wire.v1.HandlerReport"> & {
  * Use `create(HandlerReportSchema)` to create a new message.
  */
 export const HandlerReportSchema: GenMessage<HandlerReport> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 28);
+  messageDesc(file_wormhole_wire_v1_push, 29);
 
 /**
  * The subscriber cannot go on with a flow.
@@ -1648,7 +1683,7 @@ export type Failed = Message<"wormhole.wire.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 29);
+  messageDesc(file_wormhole_wire_v1_push, 30);
 
 /**
  * @generated from enum wormhole.wire.v1.Failed.Reason
@@ -1685,7 +1720,7 @@ export enum Failed_Reason {
  * Describes the enum wormhole.wire.v1.Failed.Reason.
  */
 export const Failed_ReasonSchema: GenEnum<Failed_Reason> = /*@__PURE__*/
-  enumDesc(file_wormhole_wire_v1_push, 29, 0);
+  enumDesc(file_wormhole_wire_v1_push, 30, 0);
 
 /**
  * @generated from message wormhole.wire.v1.DataLoss
@@ -1736,7 +1771,7 @@ export type DataLoss = Message<"wormhole.wire.v1.DataLoss"> & {
  * Use `create(DataLossSchema)` to create a new message.
  */
 export const DataLossSchema: GenMessage<DataLoss> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 30);
+  messageDesc(file_wormhole_wire_v1_push, 31);
 
 /**
  * @generated from enum wormhole.wire.v1.DataLoss.Kind
@@ -1773,7 +1808,7 @@ export enum DataLoss_Kind {
  * Describes the enum wormhole.wire.v1.DataLoss.Kind.
  */
 export const DataLoss_KindSchema: GenEnum<DataLoss_Kind> = /*@__PURE__*/
-  enumDesc(file_wormhole_wire_v1_push, 30, 0);
+  enumDesc(file_wormhole_wire_v1_push, 31, 0);
 
 /**
  * @generated from message wormhole.wire.v1.LossDecision
@@ -1802,7 +1837,7 @@ export type LossDecision = Message<"wormhole.wire.v1.LossDecision"> & {
  * Use `create(LossDecisionSchema)` to create a new message.
  */
 export const LossDecisionSchema: GenMessage<LossDecision> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 31);
+  messageDesc(file_wormhole_wire_v1_push, 32);
 
 /**
  * ASSIGNED and REVOKED are reported by Assign and Revoke themselves.
@@ -1838,7 +1873,7 @@ export type ShardNotice = Message<"wormhole.wire.v1.ShardNotice"> & {
  * Use `create(ShardNoticeSchema)` to create a new message.
  */
 export const ShardNoticeSchema: GenMessage<ShardNotice> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 32);
+  messageDesc(file_wormhole_wire_v1_push, 33);
 
 /**
  * @generated from enum wormhole.wire.v1.ShardNotice.Kind
@@ -1864,7 +1899,7 @@ export enum ShardNotice_Kind {
  * Describes the enum wormhole.wire.v1.ShardNotice.Kind.
  */
 export const ShardNotice_KindSchema: GenEnum<ShardNotice_Kind> = /*@__PURE__*/
-  enumDesc(file_wormhole_wire_v1_push, 32, 0);
+  enumDesc(file_wormhole_wire_v1_push, 33, 0);
 
 /**
  * A place in one log, always "next to read".
@@ -1893,7 +1928,7 @@ export type Position = Message<"wormhole.wire.v1.Position"> & {
  * Use `create(PositionSchema)` to create a new message.
  */
 export const PositionSchema: GenMessage<Position> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 33);
+  messageDesc(file_wormhole_wire_v1_push, 34);
 
 /**
  * The last transaction before a datamarker, so that a server with another history is noticed.
@@ -1922,7 +1957,7 @@ export type Anchor = Message<"wormhole.wire.v1.Anchor"> & {
  * Use `create(AnchorSchema)` to create a new message.
  */
 export const AnchorSchema: GenMessage<Anchor> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 34);
+  messageDesc(file_wormhole_wire_v1_push, 35);
 
 /**
  * @generated from message wormhole.wire.v1.Datamarker
@@ -1974,7 +2009,7 @@ export type Datamarker = Message<"wormhole.wire.v1.Datamarker"> & {
  * Use `create(DatamarkerSchema)` to create a new message.
  */
 export const DatamarkerSchema: GenMessage<Datamarker> = /*@__PURE__*/
-  messageDesc(file_wormhole_wire_v1_push, 35);
+  messageDesc(file_wormhole_wire_v1_push, 36);
 
 /**
  * What becomes of the READ updates of a flow.
