@@ -38,8 +38,8 @@ class TestHdfs(LogSourceContract):
         start = harness.source.latest()
         harness.commit([("put", "a", b"k", b"v"), ("delete", "b", b"x")])
         read = read_log(harness.source, start)
-        assert [(one.op, one.key[0], one.after[:2]) for one in read.updates] == [
-            ("upsert", f"/{harness.table('a')}/k", ("create", "symlink")),
+        assert [(one.op, one.key[0], one.after[:3]) for one in read.updates] == [
+            ("upsert", f"/{harness.table('a')}/k", ("create", "k", "symlink")),
             ("delete", f"/{harness.table('b')}/x", ()),
             ("delete_range", f"/{harness.table('b')}/x/", ()),
         ]
