@@ -702,6 +702,7 @@ func (s *session) report(f *flow, figures *wirev1.HandlerReport) {
 
 func (s *session) decideLoss(f *flow, proceed bool) {
 	f.deciding = false
+	s.out.flushFlow(f)
 	decision := &wirev1.LossDecision{Flow: f.number, Epoch: f.epoch, Proceed: proceed}
 	s.out.add(&wirev1.SubscriberFrame{Kind: &wirev1.SubscriberFrame_LossDecision{LossDecision: decision}})
 }

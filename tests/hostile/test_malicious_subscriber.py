@@ -6,6 +6,7 @@ form beside it (:mod:`tests.hostile.test_malicious_subscriber_soak`) measures wh
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -475,6 +476,15 @@ async def test_frames_of_a_former_epoch_are_paced(world: World) -> None:
         assert not traffic.refused
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """The garbage of the tests before is not collected, and charged, while a test counts what one frame costs."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 async def test_a_new_connection_buys_no_further_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a subscriber may cause at once is of all its connections: who hangs up after it has no more of it."""
     monkeypatch.setattr(Reading, "rate", 1000.0)  # so that the time that this takes gives nothing back

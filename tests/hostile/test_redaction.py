@@ -12,7 +12,7 @@ import sys
 
 from scripts.prepare import ROOT
 
-_CPU_S = 15
+_CPU_S = 60
 _BYTES = 150_000
 _TEXTS = [
     "a.",

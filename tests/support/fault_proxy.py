@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 import threading
@@ -37,6 +38,7 @@ class FaultProxy:
         """Connections that came, ever."""
         self.drip_pause = 0.0
         self.flip_mask = 0x01
+        self._idle_s = math.inf
         self.idle_cuts = 0
         """Connections that :meth:`cut_idle` reset."""
         self._target = (host, port)
@@ -75,7 +77,8 @@ class FaultProxy:
 
     def cut_idle(self, seconds: float) -> None:
         """From now on reset each connection on which nothing came from one of its sides for so long, as balancers
-        do."""
+        do. ``math.inf``: none any more."""
+        self._idle_s = seconds
         self._call(lambda: self._cut_idle(seconds))
 
     def stall(self) -> None:
@@ -148,6 +151,8 @@ class FaultProxy:
             link.reset()
 
     def _cut_idle(self, seconds: float) -> None:
+        if self._idle_s != seconds or seconds == math.inf:
+            return
         now = self._loop.time()
         for link in list(self._links):
             if now - min(link.heard.values()) > seconds:

@@ -20,7 +20,7 @@ from wormhole.model.values import Op
 from wormhole.model.verification import MOST_DIFFERENCES, DifferenceKind, TableVerification, VerifyMode
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.rows import encode_key
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.v1 import admin_pb2, push_pb2
 from wormhole.wire.verification_status import has_no_table
 
 
@@ -89,10 +89,14 @@ async def test_a_flow_that_wants_no_table_reports_the_whole_share(
 ) -> None:
     async with prepared(world, copy, "k1", tables=(wanted,)) as (publisher, flow):
         await verify(publisher, flow, VerifyMode.COMPARE)
-        await eventually(lambda: control_of(world).ended == "done", "compared")
-        status = operated(publisher).flow_reports.backfills.status(flow)
-        assert status is not None
-        assert has_no_table(status) is (wanted == "other")
+
+        def status() -> admin_pb2.BackfillStatus:
+            found = operated(publisher).flow_reports.backfills.status(flow)
+            assert found is not None
+            return found
+
+        await eventually(lambda: status().state == "done", "the publisher knows that it is done")
+        assert has_no_table(status()) is (wanted == "other")
 
 
 def held(copy: VerifyingSubscriber) -> dict[str, dict[object, object]]:

@@ -60,7 +60,7 @@ class _Logging(Subscriber):
             begin = (notice.marker.order, notice.marker.delivered, publisher)
             self.write(line_of("A", time.monotonic(), notice.shard, notice.epoch, *begin))
         elif notice.kind is NoticeKind.REVOKED:
-            self.write(line_of("R", time.monotonic(), notice.shard, notice.epoch, notice.cause))
+            self.write(line_of("R", time.monotonic(), notice.shard, notice.epoch, " ".join(notice.cause.split())))
 
     async def on_datamarker(self, marker: Datamarker) -> None:
         place = (marker.order, marker.delivered)
