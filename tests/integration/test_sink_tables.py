@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
@@ -29,7 +30,9 @@ from sinks.sql.schema import (
 )
 from sinks.sql.schema.fitting import fit
 from tests.support.databases import DatabaseServer
+from tests.support.mysql_types import shortest
 from tests.support.postgres_server import PostgresServer
+from tests.support.seed import SEED
 from tests.support.sql_dialects import Database
 from wormhole.model.errors import TargetRefused
 from wormhole.model.schema import Column, Schema
@@ -336,7 +339,12 @@ OF_USERS: Final[dict[Dialect, list[tuple[str, str, str, Any, Any]]]] = {
             Decimal("1.50"),
         ),
         ("DOUBLE", "double", "refuses: NaN and infinities", 0.1, 0.1),
-        ("FLOAT", "double", "loses", 16777217.0, 16777200.0),
+        ("FLOAT", "double", "loses", 16777217.0, 16777216.0),
+        ("FLOAT", "double", "loses", 0.1, 0.1),
+        ("FLOAT", "decimal", "loses", Decimal("0.1"), Decimal("0.1")),
+        ("DOUBLE(20,4)", "double", "loses: numbers of more than 4 digits", 1.84006, 1.8401),
+        ("DOUBLE(20,4)", "double", "loses", 1.84, 1.84),
+        ("DOUBLE(20,4)", "decimal", "loses", Decimal("1.84"), Decimal("1.84")),
         ("SMALLINT UNSIGNED", "uint", "refuses: numbers outside of 0 to 65535", 65535, 65535),
         ("BIT(8)", "uint", "refuses: numbers outside of 0 to 255", 255, 255),
         ("YEAR", "int", "refuses: numbers outside of 1901 to 2155", 2024, 2024),
@@ -399,6 +407,53 @@ def test_columns_of_users_are_used_and_their_losses_reported(sql_database: Datab
             assert sql_database.run(f"SELECT 'abcdef'::{column.cast}") == [("abcdef",)]
 
 
+FLOATING: Final[dict[Dialect, list[str]]] = {
+    Dialect.POSTGRES: ["REAL", "DOUBLE PRECISION"],
+    Dialect.MYSQL: ["FLOAT", "FLOAT(10,2)", "DOUBLE", "DOUBLE(20,4)", "DOUBLE(20,0)"],
+    Dialect.SQLITE: ["REAL"],
+    Dialect.DUCKDB: ["FLOAT", "DOUBLE"],
+}
+_AS_STORED: Final = {Dialect.MYSQL: "CAST({} AS DOUBLE)", Dialect.DUCKDB: "CAST({} AS DOUBLE)"}
+_FLOATING: Final = [
+    "0",
+    "1.84",
+    "-1.84",
+    "36.987",
+    "0.1",
+    "16777216",
+    "-12345678.9",
+    "1234567.89",
+    "0.30000000000000004",
+]
+
+
+def test_numbers_that_a_column_of_the_same_type_has_come_back(sql_database: Database) -> None:
+    """A column that has D decimals stores other bits than the number that it shows, and so does one of four bytes."""
+    dialect = Dialect.MYSQL if sql_database.dialect.is_mysql else sql_database.dialect
+    chance = random.Random(SEED)
+    numbers = [*_FLOATING, *(f"{chance.uniform(-1e6, 1e6):.{chance.randrange(9)}f}" for _ in range(300))]
+    types = {f"c{place}": type_ for place, type_ in enumerate(FLOATING[dialect])}
+    columns = ", ".join(f"{name} {type_}" for name, type_ in types.items())
+    of = schema([("id", "int")], **dict.fromkeys(types, "double"))
+    for table in ("origin", "target"):
+        sql_database.run(f"CREATE TABLE {table} (id BIGINT NOT NULL PRIMARY KEY, {columns})")
+    for place, number in enumerate(numbers):
+        sql_database.run(f"INSERT INTO origin VALUES ({place}{f', {number}' * len(types)})")
+    applied(sql_database, of)
+    asked = ", ".join(_AS_STORED.get(dialect, "{}").format(name) for name in types)
+    rows = sql_database.run(f"SELECT id, {asked} FROM origin ORDER BY id")
+    singles = {name for name, type_ in types.items() if type_.startswith(("FLOAT", "REAL"))}
+    singles = singles if dialect is not Dialect.SQLITE else set()
+    arrived = [
+        {name: shortest(v) if name in singles else v for name, v in zip(types, row[1:], strict=True)} for row in rows
+    ]
+    put(sql_database, of, *({"id": place, **row} for place, row in enumerate(arrived)))
+    for name, type_ in types.items():
+        assert not sql_database.run(f"SELECT 1 FROM origin o JOIN target t ON t.id = o.id WHERE t.{name} <> o.{name}")
+        back = got(sql_database, name, "double")
+        assert [(row[name], b) for row, b in zip(arrived, back, strict=True) if row[name] != b] == [], type_
+
+
 INEXACT: Final = {
     Dialect.POSTGRES: ["CHAR(9)", "INET", "JSONB"],
     Dialect.MYSQL: ["VARCHAR(9) COLLATE utf8mb4_bin", "VARCHAR(9) COLLATE utf8mb4_0900_ai_ci", "CHAR(9)"],
@@ -420,6 +475,16 @@ def test_a_key_that_makes_two_values_equal_is_refused(sql_database: Database) ->
         (drop,) = made.helping
         sql_database.run(drop)
         assert sql_database.table() is None
+
+
+def test_a_key_that_rounds_is_refused(sql_database: Database) -> None:
+    goal = target(sql_database, schema([("id", "double")]))
+    for type_ in FLOATING[Dialect.MYSQL if sql_database.dialect.is_mysql else sql_database.dialect]:
+        sql_database.run(f"CREATE TABLE target (id {type_} NOT NULL PRIMARY KEY)")
+        made = plan(goal, sql_database.table(), sql_database.dialect)
+        holds_all = type_ in ("DOUBLE", "DOUBLE PRECISION") or sql_database.dialect is Dialect.SQLITE
+        assert ("two keys of the source can be equal in it" in made.refused) != holds_all, type_
+        sql_database.run("DROP TABLE target")
 
 
 def test_a_table_that_a_crash_may_empty_or_that_has_no_transactions_is_refused(sql_database: Database) -> None:

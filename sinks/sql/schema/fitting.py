@@ -127,6 +127,12 @@ def _whole(generic: str) -> Callable[[TargetColumn, Dialect], Fit]:
 
 def _double(column: TargetColumn, dialect: Dialect) -> Fit:
     match column.kind:
+        case Kind.DOUBLE if dialect.is_mysql and column.scale is not None:
+            return Fit(
+                Outcome.LOSES,
+                f"numbers of more than {column.scale} digits behind the point are rounded; "
+                "NaN and infinities are refused",
+            )
         case Kind.DOUBLE if dialect.is_mysql:
             return Fit(Outcome.REFUSES, "NaN and infinities")
         case Kind.DOUBLE if dialect is Dialect.SQLITE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -32,6 +33,9 @@ _NATURAL: Final = {
 }
 """The generic type of values of a column that no schema describes; text for the others."""
 _RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
+_SINGLE: Final = struct.Struct("<f")
+_DIGITS: Final = range(1, 10)
+"""Nine are enough for every single."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -41,6 +45,8 @@ def selected(column: TargetColumn, dialect: Dialect) -> str:
     name = quoted(column.name, dialect)
     if column.kind is Kind.INT and column.type.startswith("bit"):
         return f"CAST({name} AS UNSIGNED)"
+    if dialect.is_mysql and (column.kind is Kind.FLOAT or _has_decimals(column)):
+        return f"CAST({name} AS DOUBLE)"  # the text of a FLOAT has six digits, that of a DOUBLE(20,4) four decimals
     if column.kind not in _AS_TEXT or dialect is Dialect.SQLITE:
         return name
     if dialect is Dialect.POSTGRES:
@@ -89,7 +95,7 @@ def reader(generic: str, column: TargetColumn, dialect: Dialect) -> Reader | Non
     """The inverse of :func:`writer`, for what :func:`selected` gives. ``generic``: empty where it is not known. Text
     in the server's own form is equal to every text of the same value.
     """
-    make = _read_known(generic, column) or _READ_KINDS.get(column.kind)
+    make = _read_known(generic, column) or _read_rounded(column) or _READ_KINDS.get(column.kind)
     return None if make is None else _or_null(make)
 
 
@@ -250,6 +256,21 @@ class _Shown(str):
     __hash__ = str.__hash__
 
 
+class _Rounded(float):
+    """The number that a column rounded, equal also to the decimal number that the column means."""
+
+    __slots__ = ("meant",)
+    meant: float
+
+    def __eq__(self, other: object) -> bool:
+        return float(self) == other or self.meant == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = float.__hash__
+
+
 class _Time(_Shown):
     __slots__ = ()
 
@@ -312,13 +333,60 @@ def _read_known(generic: str, column: TargetColumn) -> Reader | None:
             return _or_text(float)
         case "bool", Kind.TEXT:
             return lambda value: bool(value == "true")
-        case "decimal", (Kind.TEXT | Kind.DOUBLE | Kind.FLOAT):
+        case "decimal", (Kind.DOUBLE | Kind.FLOAT):
+            meant = _meant(column)
+            return _or_text(_decimal if meant is None else lambda value: _decimal(meant(value)))
+        case "decimal", Kind.TEXT:
             return _or_text(_decimal)
         case (("text" | "hash"), Kind.BYTES):
             return _decoded
         case "entries", _:
             return _Entries
     return None
+
+
+def _has_decimals(column: TargetColumn) -> bool:
+    """Whether it is a DOUBLE(M,D) of MySQL."""
+    return column.kind is Kind.DOUBLE and column.scale is not None
+
+
+def _meant(column: TargetColumn) -> Callable[[float], float] | None:
+    """The decimal number that a column means by the number that it stores; ``None``: the same one."""
+    if column.kind is Kind.FLOAT:
+        return _shortest
+    if _has_decimals(column):
+        return lambda value: float(f"{value:.{column.scale}f}")
+    return None
+
+
+def _shortest(value: float) -> float:
+    """The number of fewest digits that is stored as the same four bytes."""
+    if not math.isfinite(value):
+        return value
+    stored = _SINGLE.pack(value)
+    return next(
+        (near for near in (float(f"{value:.{digits}g}") for digits in _DIGITS) if _is_single(near, stored)), value
+    )
+
+
+def _is_single(value: float, stored: bytes) -> bool:
+    try:
+        return _SINGLE.pack(value) == stored
+    except OverflowError:  # rounded up beyond the largest one
+        return False
+
+
+def _read_rounded(column: TargetColumn) -> Reader | None:
+    meant = _meant(column)
+    if meant is None:
+        return None
+
+    def rounded(value: float) -> float:
+        found = _Rounded(value)
+        found.meant = meant(value)
+        return found
+
+    return rounded
 
 
 def _or_text(make: Callable[[Any], Any]) -> Reader:

@@ -100,6 +100,8 @@ def _column(
     bounds: dict[str, Any] = {"size": None, "scale": digits}
     if kind is Kind.DECIMAL:
         bounds = {"size": int(precision or 0), "scale": int(scale or 0)}
+    elif kind is Kind.DOUBLE and scale is not None:
+        bounds["scale"] = int(scale)
     elif characters is not None and int(characters) < _UNBOUNDED:
         bounds["size"] = int(characters)
     words = f" {extra.upper()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from decimal import Decimal
 
@@ -114,6 +115,34 @@ def test_numbers_that_are_none_are_text_as_they_arrive() -> None:
     double = reader("double", TargetColumn("c", "TEXT", kind=Kind.TEXT), Dialect.DUCKDB)
     assert double is not None
     assert repr(double(repr(NAN))) == "nan"
+
+
+@pytest.mark.parametrize(
+    ("column", "stored", "equal", "other"),
+    [
+        (TargetColumn("c", "double(20,4)", kind=Kind.DOUBLE, scale=4), 1.8399999999999999, 1.84, 1.84001),
+        (TargetColumn("c", "float", kind=Kind.FLOAT), 0.10000000149011612, 0.1, 0.1000001),
+        (TargetColumn("c", "float", kind=Kind.FLOAT), 16777216.0, 16777216.0, 16777217.0),
+        (TargetColumn("c", "float", kind=Kind.FLOAT), 3.4028234663852886e38, 3.4028235e38, 3.4e38),
+        (TargetColumn("c", "real", kind=Kind.FLOAT), math.inf, math.inf, -math.inf),
+    ],
+)
+def test_a_rounded_number_equals_the_stored_one_and_the_one_that_it_means(
+    column: TargetColumn, stored: float, equal: float, other: float
+) -> None:
+    assert selected(column, Dialect.MYSQL) == "CAST(`c` AS DOUBLE)"
+    back = reader("double", column, Dialect.MYSQL)
+    assert back is not None
+    assert back(None) is None
+    value = back(stored)
+    assert stored == value
+    assert equal == value
+    assert other != value
+    assert not equal != value  # noqa: SIM202 - both operators
+    assert hash(value) == hash(stored)
+    decimal = reader("decimal", column, Dialect.MYSQL)
+    assert decimal is not None
+    assert decimal(stored) == (Decimal(repr(equal)) if math.isfinite(equal) else "Infinity")
 
 
 def test_without_a_schema_a_value_is_read_by_its_column() -> None:
