@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tests.support.databases import DatabaseServer, start_server
 from tests.support.mysql_differential import (
+    MISCOUNTED,
     Absent,
     Change,
     Follower,
@@ -285,7 +286,9 @@ def _compare_rows(table: Table, change: Change, other: Said) -> Iterator[str]:
 
 
 def _explained_failure(table: Table, ours: list[Change], failure: Said) -> str:
-    """The difference that tells why the oracle could not read an event."""
+    """The difference that explains why the oracle could not read an event."""
+    if failure.failed == MISCOUNTED:
+        return MISCOUNTED
     for change in ours:
         for name, truth in (*change.before.items(), *change.after.items()):
             for difference in DIFFERENCES:
@@ -430,6 +433,26 @@ def test_changes_of_documents_at_every_place(sides: Sides, logging_as_before: No
     check()
     partial = session.run(f"SHOW BINLOG EVENTS IN 'binlog.{session.place()[0]:06d}'")
     assert sum(row[2] == b"Update_rows_partial" for row in partial) > len(PATHS)
+
+
+def test_images_without_blobs_of_more_than_eight_columns(sides: Sides, logging_as_before: None) -> None:
+    """MySQL's REPLACE sets bits of columns that the table does not have, which the oracle counts."""
+    text = next(kind for kind in TYPES if kind.name == "text utf8mb4")
+    session, met = sides.session, []
+    session.run("SET SESSION binlog_row_image = NOBLOB")
+    for count in (9, 10):
+        table = Table(f"blobs{count}", {"n": INT, **{f"c{i}": INT for i in range(count - 2)}, "v": text}, ("n",))
+        session.run(table.ddl())
+        begin = session.place()
+        values = ", ".join("2" * (count - 2))
+        changes = sides.play(
+            table,
+            [(f"{verb} INTO {table.name} VALUES (1, {values}, '{verb}')",) for verb in ("INSERT", "REPLACE")],
+            full=False,
+        )
+        assert changes[-1].after["v"] == ("text", "REPLACE")
+        met.append(sides.compare_with_oracle(changes, begin, table))
+    assert met == [{MISCOUNTED} if sides.server.flavour == "mysql" else set(), set()]
 
 
 def test_a_table_of_a_thousand_columns(sides: Sides) -> None:
