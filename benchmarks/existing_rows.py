@@ -65,10 +65,10 @@ _SETTLE_S: Final = 1.0
 class Backfill:
     """One publisher, with ``applications`` that begin with existing rows (0: the live flow alone).
 
-    ``rows_per_s``: of one application, from its first row to the end of its table. Processor shares are of one core.
-    ``p50_ms``, ``p99_ms``: of the live flow, from the scheduled write to the callback; ``write_p99_ms``: to the
-    server's answer. ``peak_mib``: of the publisher. ``read_per_row``: rows that the server read for the publisher's
-    account, per row of the table.
+    ``rows_per_s``: the rate of one application, from its first row to the end of its table. Processor shares are of one
+    core. ``p50_ms``, ``p99_ms``: the latency of the live flow, from the scheduled write to the callback;
+    ``write_p99_ms``: to the server's answer. ``peak_mib``: the memory of the publisher. ``read_per_row``: rows that the
+    server read for the publisher's account, per row of the table.
     """
 
     applications: int

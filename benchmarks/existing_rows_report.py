@@ -30,8 +30,8 @@ _SELECT, _PIPE = "SELECT * through the driver", "mariadb-dump | mariadb"
 
 
 def existing_rows_report(runs: int, *, quick: bool, rows: int, profile: Callable[[str], Path | None]) -> dict[str, Any]:
-    """What ``make bench CASE=existing_rows`` prints; the figures again for JSON. ``rows``: of the table; ``profile``:
-    where the flame graph of a backfill's publisher goes.
+    """What ``make bench CASE=existing_rows`` prints; the figures again for JSON. ``rows``: the number of rows of the
+    table; ``profile``: where the flame graph of a backfill's publisher goes.
     """
     backfills: dict[str, list[Backfill]] = {name: [] for name in (_ALONE, _DEFAULT, _UNLIMITED, _THREE)}
     copies: dict[str, list[Copy]] = {name: [] for name in (_SELECT, _PIPE)}

@@ -18,8 +18,9 @@ _POLICIES: Final = {os.SCHED_OTHER: "normal", os.SCHED_BATCH: "batch", os.SCHED_
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``processor``: its model. ``memory_gib``: of the machine. ``priority``: of the benchmark's processes, which
-    inherit it. ``hot``: the form of the hot modules. ``load``: of the last minute, when the benchmark began.
+    """``processor``: its model. ``memory_gib``: the memory of the machine. ``priority``: the priority of the
+    benchmark's processes, which inherit it. ``hot``: the form of the hot modules. ``load``: the load of the last
+    minute, when the benchmark began.
     """
 
     cores: int

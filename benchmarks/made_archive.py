@@ -155,7 +155,7 @@ def _numbers(count: int, keys: int, ordinal: int) -> np.ndarray[Any, Any]:
 
 
 def _marker(archive: MadeArchive, rows: int) -> Datamarker:
-    """Behind so many rows of a shard, a whole number of transactions."""
+    """Behind this many rows of a shard, a whole number of transactions."""
     txs = rows * archive.shards // _PER_TX
     place = LogPosition(1, 1, txs * _tx_bytes(archive.size))
     return Datamarker(place, str(txs * _PER_TX), place, None, _FIRST_US + txs * _TX_US if txs else 0)

@@ -71,7 +71,7 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One publisher with so many flows. ``delays``: ``None`` where nothing was written."""
+    """One publisher with this many flows. ``delays``: ``None`` where nothing was written."""
 
     flows: int
     starts: Starts
@@ -107,7 +107,7 @@ def configuration(folder: Path, zookeeper: str, flows: int, markers: str) -> Pat
 def many_flows(
     flows: int, markers: str, *, rest_s: float, rate: float = 0.0, load_s: float = 0.0, settle: bool = True
 ) -> Run:
-    """One run with so many flows. ``rest_s``: seconds to watch while nothing is written. ``rate``: updates a second
+    """One run with this many flows. ``rest_s``: seconds to watch while nothing is written. ``rate``: updates a second
     for ``load_s`` seconds, 0: none. ``settle``: what a start leaves to do is not counted as rest."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())

@@ -237,7 +237,7 @@ def host(folder: Path, logs: Sequence[Log], profile: Path | None = None) -> Iter
 
 
 def starts(log: Callable[[Path], Any], runs: int) -> list[Start]:
-    """So many publishers, each new and then killed. ``log``: makes one in a folder."""
+    """The starts of ``runs`` publishers, each new and then killed. ``log``: makes one in a folder."""
     found = []
     for _ in range(runs):
         with scratch() as folder, log(folder / "store") as one, host(folder, [one]) as running:

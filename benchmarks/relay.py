@@ -98,7 +98,7 @@ class Delays:
 
 
 class Log(ABC):
-    """A server whose log holds a shape's rows. ``mode``: of its relay."""
+    """A server whose log holds a shape's rows. ``mode``: the mode of its relay."""
 
     kind: str
     mode: str
@@ -250,7 +250,7 @@ def _stamped(kind: str) -> Iterator[tuple[PostgresServer | DatabaseServer, Log]]
 
 @contextmanager
 def delays(kind: str, seconds: float) -> Iterator[Callable[[bool], Delays]]:
-    """Calling what this yields with whether there is a relay returns :class:`Delays` of so many seconds."""
+    """Calling what this yields with whether there is a relay returns :class:`Delays` of this many seconds."""
     with _stamped(kind) as (server, log):
         yield lambda with_relay: _delays(server, log, seconds, with_relay=with_relay)
 

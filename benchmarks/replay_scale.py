@@ -44,8 +44,8 @@ _SETTLE_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be measured. ``updates`` of ``size`` bytes, ``keys`` for each update; ``masters``: ``local[N]``, or
-    ``cluster[N]`` for a standalone cluster of so many workers of one core; ``parts``: ``push``, and ``no push`` for the
-    same without anybody to push to.
+    ``cluster[N]`` for a standalone cluster of this many workers of one core; ``parts``: ``push``, and ``no push`` for
+    the same without anybody to push to.
     """
 
     updates: int
@@ -58,7 +58,7 @@ class Plan:
     runs: int = 3
 
     def archive(self, shards: int, folder: Path) -> MadeArchive:
-        """Make an archive of so many shards in ``folder``; its numbers are rounded to what can be made."""
+        """Make an archive of this many shards in ``folder``; its numbers are rounded to what can be made."""
         whole = 10 * shards
         count = max(whole, round(self.updates / whole) * whole)
         keys = min(count, max(shards, round(count * self.keys / shards) * shards))

@@ -40,8 +40,8 @@ def _uncounted(size: int) -> None:
 class BufferEntry:
     """A buffered segment, the bodies built from it, and the memory that both take (``size``, bytes).
 
-    ``behind_bytes``: bytes of log between the begin of the segment and the begin of the transaction in which it begins;
-    0 if it begins between transactions.
+    ``behind_bytes``: bytes of log between the beginning of the segment and the beginning of the transaction in which it
+    begins; 0 if it begins between transactions.
     """
 
     __slots__ = ("_bodies", "_grown", "_moved", "_selections", "_views", "behind_bytes", "segment", "size")
@@ -322,8 +322,8 @@ class ChangeBuffer:
     def behind_bytes(self, number: int) -> int:
         """Bytes of log that a flow would have to read again if it left before it takes segment ``number``.
 
-        They reach from the begin of the transaction in which that segment begins. The result is 0 between transactions,
-        and as long as that begin is buffered.
+        They reach from the beginning of the transaction in which that segment begins. The result is 0 between
+        transactions, and as long as that begin is buffered.
         """
         if not self._entries or not self._entries[0].behind_bytes:
             return 0

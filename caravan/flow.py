@@ -156,7 +156,7 @@ class CaravanFlow:
 
     @property
     def may_go_back(self) -> bool:
-        """Whether it is twice as far inside its transaction as when it last had to return to the begin of that
+        """Whether it is twice as far inside its transaction as when it last had to return to the beginning of that
         transaction.
         """
         if self._went_back is None or self._went_back[0] != self.place:
@@ -164,7 +164,7 @@ class CaravanFlow:
         return self.behind_bytes >= 2 * self._went_back[1]
 
     def go_back(self) -> None:
-        """Record that it leaves its caravan for one that reads its transaction from the begin."""
+        """Record that it leaves its caravan for one that reads its transaction from the beginning."""
         size = self.behind_bytes
         if self._went_back is not None and self._went_back[0] == self.place:
             size = max(size, self._went_back[1])

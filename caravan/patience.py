@@ -1,7 +1,8 @@
 """Decides whether a caravan leaves a flow behind inside a transaction that its buffer does not hold completely. Pure.
 
-A flow that is left between transactions continues where it was. Inside a large transaction its place is the begin of
-the transaction, so everything from there on is read again. Two rules bound the cost, whatever the size of the buffer:
+A flow that is left between transactions continues where it was. Inside a large transaction its place is the beginning
+of the transaction, so everything from there on is read again. Two rules bound the cost, whatever the size of the
+buffer:
 
 * Flows wait for a slower one as long as reading again would take, and at least for a short time. So flows of the same
   speed, each late for a moment now and then, are not left. And a slow flow delays the others in a transaction by no

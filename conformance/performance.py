@@ -1,4 +1,4 @@
-"""Runs one case: sends what its steps say, and waits for what they expect.
+"""Runs one case: sends the frames that its steps name, and waits for what they expect.
 
 Verbs of steps (docs/conformance.md, "A case of the kit") are the methods ``_do_...``; any other verb is a frame of the
 publisher.
@@ -70,7 +70,7 @@ class _Stream:
 
 
 class Performance:
-    """One case on its way."""
+    """A case that runs."""
 
     def __init__(self, case: Mapping[str, Any], client: ClientProcess, patience: float, start: float) -> None:
         self._steps = case["steps"]
@@ -93,7 +93,7 @@ class Performance:
         self.ledger = Ledger(self.given)
 
     async def run(self) -> None:
-        """Every step, and a graceful stop where the case has none. Raises :class:`Breach`."""
+        """Run every step, then stop the client gracefully if no step did. Raises :class:`Breach`."""
         self._client.heard = self._heard
         try:
             await self._client.say(self.given)
@@ -127,7 +127,7 @@ class Performance:
     # --- what the client does
 
     def take(self, at: str) -> Callable[[Call], None]:
-        """What is called with each stream that the client opens at address ``at``."""
+        """The callback for each stream that the client opens at address ``at``."""
 
         def taken(call: Call) -> None:
             self._arrived[at].append(call)
@@ -279,32 +279,34 @@ class Performance:
         await self._send("hello", {**hello, **given}, step)
 
     async def _do_welcomed(self, given: Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """Take a stream up to Welcome; with the fields of Hello."""
+        """Open a stream and exchange Hello and Welcome. ``given``: fields of Hello."""
         await self._do_connect(step.get("at", "dial"), {})
         await self._do_hello(given, {})
         who = {"application": self.given["application"], "subscriber": self.given["id"]}
         await self._do_expect("welcome", {"version": 3, **who})
 
     async def _do_open(self, given: Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """Take a stream, and a flow up to Accepted; with the fields of Assign, and those of Hello in ``hello``."""
+        """Open a stream, assign a flow and wait for Accepted. ``given``: fields of Assign; ``hello``: those of
+        Hello.
+        """
         await self._do_welcomed(step.get("hello", {}), step)
         await self._do_flow(given, {})
 
     async def _do_flow(self, given: Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """A flow up to Accepted, on a stream that is open."""
+        """Assign a flow on an open stream and wait for Accepted."""
         await self._send("assign", given, step)
         await self._do_expect("accepted", {"flow": given.get("flow", 1), **step})
 
     async def _do_commit(self, number: int, step: Mapping[str, Any]) -> None:
-        """A batch with transaction ``number``, and its datamarker; by default an insert of the row ``number``."""
+        """Send a batch with transaction ``number``, and its datamarker. By default it inserts the row ``number``."""
         updates = step.get("updates", [number])
         await self._do_batch({"tx": number, "updates": updates, **step}, step)
         where = {name: step[name] for name in ("flow", "epoch") if name in step}
         await self._send("datamarker", {"marker": step.get("marker", number), **where}, _own(step))
 
     async def _do_batch(self, given: Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """A batch of one transaction (``tx``, ``updates``) or several (``transactions``), with the schemas that the
-        stream lacks. ``parts``: bytes of each part that it is sent in. ``break``: what is changed in its body.
+        """Send a batch of one transaction (``tx``, ``updates``) or several (``transactions``), after the schemas that
+        the stream lacks. ``parts``: the bytes of each part in which it is sent. ``break``: a change of its body.
         """
         given = dict(given)
         stream = self._stream(step)
@@ -341,7 +343,7 @@ class Performance:
             await self._write(stream, frame, unchecked=bool(step.get("unchecked", False)))
 
     async def _do_unreadable(self, updates: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """A batch with updates that the client cannot read, so it prints none, and its flow halts."""
+        """Send a batch with updates that the client cannot read. It prints none of them, and its flow halts."""
         stream = self._stream(step)
         self.ledger.unreadable(stream.number, 1, stream.epochs[1])
         await self._do_batch({"tx": step["tx"], "updates": updates}, {"unchecked": True})
@@ -355,12 +357,12 @@ class Performance:
                 await self._send("schema", {"id": str(schema.id), "canonical": canonical}, {"on": stream.number})
 
     async def _do_repeat(self, times: int, step: Mapping[str, Any]) -> None:
-        """The same steps so many times."""
+        """Run the steps in ``step`` this many times."""
         for _ in range(times):
             await self._all(step["steps"])
 
     async def _do_together(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """What these steps send, in one message."""
+        """Send the frames of these steps in one message."""
         stream = self._stream(step)
         stream.gathered = []
         await self._all(steps)
@@ -368,7 +370,7 @@ class Performance:
         await stream.call.send(push_pb2.PublisherMessage(frames=frames).SerializeToString())
 
     async def _do_values(self, values: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """An update with each of these values before and after it, and one with it as its key."""
+        """Send two updates for each of these values: one with the value before and after, one with it as the key."""
         sides = [{"before": {"v": value}, "after": {"v": value}} for value in values]
         keys = [value for value in values if value_of(value).WhichOneof("kind") not in _NO_KEY]
         updates = [{"key": at, **side} for at, side in enumerate(sides)]
@@ -377,17 +379,17 @@ class Performance:
         await self._do_expect("ack", {"marker": 1})
 
     async def _do_chunk_end(self, given: Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """ChunkEnd of table ``t``, whose key has the type ``of``."""
+        """Send ChunkEnd of table ``t``, whose key has the type ``of``."""
         schema = Schema("t", (Column("id", step.get("of", "int")),), ())
         await self._teach(self._stream(step), [schema])
         await self._send("chunk_end", {"schema": str(schema.id), **given}, step)
 
     async def _do_raw(self, data: str, step: Mapping[str, Any]) -> None:
-        """A message of these bytes, in hexadecimal."""
+        """Send a message of these bytes, in hexadecimal."""
         await self._stream(step).call.send(bytes.fromhex(data))
 
     async def _do_recorded(self, messages: Sequence[str], step: Mapping[str, Any]) -> None:
-        """The messages that a publisher of a release sent, byte by byte."""
+        """Send the messages that a publisher of an earlier release sent, byte by byte."""
         stream = self._stream(step)
         for data in map(base64.b64decode, messages):
             frames = push_pb2.PublisherMessage.FromString(data).frames
@@ -407,7 +409,7 @@ class Performance:
     # --- steps that expect
 
     async def _do_expect(self, kind: str, step: Mapping[str, Any]) -> None:
-        """The next frame of a flow, or of the stream, with these fields."""
+        """Expect the next frame of a flow, or of the stream, with these fields."""
         stream = self._stream(step)
         fields = {name: value for name, value in step.items() if name not in _OWN_FIELDS}
         if kind in {"heartbeat", "progress"}:
@@ -446,7 +448,7 @@ class Performance:
         await self._until(lambda: stream.progress[at] >= fields["number"], f"no progress up to {fields['number']} came")
 
     async def _do_reported(self, figures: Mapping[str, int], step: Mapping[str, Any]) -> None:
-        """The last report of the flow has these figures of its callbacks."""
+        """Expect these figures about callbacks in the last report of the flow."""
         reports = self._stream(step).reports
 
         def holds() -> bool:
@@ -455,7 +457,7 @@ class Performance:
         await self._until(holds, lambda: f"this was reported: {reports.get(1)}".replace("\n", " "))
 
     async def _do_counted(self, updates: int, step: Mapping[str, Any]) -> None:
-        """The client counted so many updates of the flow for the audit, without those that were rolled back."""
+        """Expect that the client counted this many updates of the flow for the audit, without rolled back ones."""
         counts = self._stream(step).counts[1]
         await self._until(
             lambda: sum(one.updates + one.set_aside - one.in_vain for one in counts.values()) == updates,
@@ -463,7 +465,7 @@ class Performance:
         )
 
     async def _do_resend(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """Steps for a client that no longer holds the updates: it sent Failed(RESEND) in place of an answer."""
+        """Run these steps if the client no longer holds the updates, so that it sent Failed(RESEND), not an answer."""
         frames = self._stream(step).frames[1]
         await self._until(lambda: frames, "neither an answer nor Failed(RESEND) came")
         if frames[0].WhichOneof("kind") == "failed":
@@ -471,7 +473,7 @@ class Performance:
             await self._all(steps)
 
     async def _do_silent(self, flow: int, step: Mapping[str, Any]) -> None:
-        """Nothing came of this flow, and no progress over more than ``progress`` batches."""
+        """Expect no frame of this flow, and progress over at most ``progress`` batches."""
         self._check()
         stream = self._stream(step)
         progress = stream.progress[flow, stream.epochs[flow]]
@@ -479,12 +481,12 @@ class Performance:
             raise Breach(f"sent too early: {[*stream.frames[flow]] or f'progress {progress}'}".replace("\\n", " "))
 
     async def _do_breach(self, says: str, step: Mapping[str, Any]) -> None:
-        """The client ends the stream with Goodbye(PROTOCOL), whose message names this."""
+        """Expect that the client ends the stream with Goodbye(PROTOCOL), and that its message names ``says``."""
         await self._do_expect("goodbye", {**step, "reason": "PROTOCOL", "says": says})
         await self._do_ended({}, step)
 
     async def _do_ended(self, given: object, step: Mapping[str, Any]) -> None:
-        """The client ends the stream."""
+        """Expect that the client ends the stream."""
         stream = self._stream(step)
         await self._until(lambda: stream.call.ended, "it did not end the stream")
         waited_ms = 1000 * (asyncio.get_running_loop().time() - stream.sent_at)
@@ -492,12 +494,12 @@ class Performance:
             raise Breach(f"it ended the stream after {waited_ms:.0f} ms")
 
     async def _do_unattached(self, at: str, step: Mapping[str, Any]) -> None:
-        """The client opened no stream at this address."""
+        """Expect no stream at this address."""
         if self._arrived[at]:
-            raise Breach("it said who it is to a publisher with another name in its certificate")
+            raise Breach("it named itself to a publisher with another name in its certificate")
 
     async def _do_printed(self, event: str, step: Mapping[str, Any]) -> None:
-        """A line with this event and these fields, after the last one that was waited for."""
+        """Expect a line with this event and these fields, after the last line that was expected."""
 
         def found() -> bool:
             for number in range(self._read, len(self._lines)):
@@ -510,12 +512,12 @@ class Performance:
         await self._until(found, f"{event} {dict(step)} was not printed")
 
     async def _do_resume(self, given: object, step: Mapping[str, Any]) -> None:
-        """Let handlers return that hang."""
+        """Let the handlers that hang return."""
         self.ledger.resumed()
         await self._client.say({"resume": True})
 
     async def _do_exited(self, code: int, step: Mapping[str, Any]) -> None:
-        """The client's process ended with this code."""
+        """Expect that the client's process ends with this code."""
         self._stopped = True
         await self._do_printed("exit", {"code": code})
         for delivery in self.ledger.deliveries.values():
@@ -527,7 +529,7 @@ class Performance:
         await self._client.say({"stop": True})
 
     async def _do_stop(self, given: object, step: Mapping[str, Any]) -> None:
-        """A graceful stop: Released for each flow and Goodbye on each open stream, and the last line of the case."""
+        """Stop the client gracefully. Expect Released for each flow, Goodbye on each open stream, and the last line."""
         self._stopped = True
         if self._leaving is None:
             await self._do_leave({}, {})

@@ -41,8 +41,8 @@ Desired = tuple[Mapping[LogKey, DesiredLog], Mapping[SinkKey, DesiredSink]]
 class ConfigFollower:
     """Follows one configuration of this host (``config``, with its coordinator) until it is cancelled.
 
-    ``folder``: of the last known good configuration. ``address``: of the status page, as it is registered.
-    ``desired``: what this host runs, by the datasets.
+    ``folder``: the folder of the last known good configuration. ``address``: the address of the status page, as it is
+    registered. ``desired``: what this host runs, by the datasets.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class Monitor:
     """Runs this host's publishers and sinks. ``read``: reads the configuration again after :meth:`reload`.
 
     ``leave``: publishers keep running when the monitor ends. ``everything``: see
-    :func:`monitor.desired_logs.desired_logs`. ``environment``: of the publishers and sinks. ``sinks``: those that a
-    configuration wants to run.
+    :func:`monitor.desired_logs.desired_logs`. ``environment``: the environment of the publishers and sinks. ``sinks``:
+    those that a configuration wants to run.
     """
 
     def __init__(

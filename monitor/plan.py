@@ -200,7 +200,7 @@ def _waiting(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> Pu
 def phase_of(slot: PublisherSlot, digest: str | None, *, drained: bool) -> Phase | None:
     """The phase of the slot; ``None`` if it is neither desired nor running.
 
-    ``digest``: of the desired configuration, drained or not.
+    ``digest``: the digest of the desired configuration, drained or not.
     """
     run = slot.run
     if run is not None:

@@ -100,9 +100,9 @@ class ProcessState:
 
 @dataclass(slots=True)
 class SinkState(ProcessState):
-    """One sink. ``url``: of its store, and the ``application`` whose updates it receives; empty where its process was
-    found and the file no longer has it. ``store``: the codes of what it found wrong with its store at the start.
-    ``unverified``: tables whose rows may lack values until a backfill ends, those of each shard counted.
+    """One sink. ``url``: the URL of its store, and the ``application`` whose updates it receives; empty where its
+    process was found and the file no longer has it. ``store``: the codes of what it found wrong with its store at the
+    start. ``unverified``: tables whose rows may lack values until a backfill ends, those of each shard counted.
     """
 
     key: SinkKey

@@ -38,7 +38,7 @@ _ERRORS: Final = frozenset({"data_loss", "halted", "needs_replay"})
 
 
 def poll_interval(publishers: int) -> float:
-    """Seconds between two requests to each of so many publishers."""
+    """Seconds between two requests to each of this many publishers."""
     return min(_LONGEST_S, max(_SHORTEST_S, publishers / _REQUESTS_PER_S))
 
 

@@ -72,7 +72,7 @@ class _Live:
 class Supervisor:
     """The publishers and sinks of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
-    ``environment``: of the processes it starts. Call :meth:`adopt`, then :meth:`run`, at
+    ``environment``: the environment of the processes it starts. Call :meth:`adopt`, then :meth:`run`, at
     the end :meth:`stop` or :meth:`leave`.
     """
 

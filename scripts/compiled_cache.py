@@ -16,7 +16,7 @@ from pathlib import Path
 __all__ = ["KEPT", "keep", "place", "take"]
 
 KEPT = 8
-"""So many sets stay, those used last; one has about 20 MB."""
+"""The number of sets that stay, those used last. One has about 20 MB."""
 _SUMS = "sums"
 
 

@@ -1,4 +1,4 @@
-"""`make dist`: what a release consists of, into ``dist/``, each part tried as its users will use it.
+"""`make dist`: writes the files of a release to ``dist/``, and tries each as its users will use it.
 
 - the sdist, and from it a wheel for each Python of ``[tool.cibuildwheel]`` that this machine has (on the PATH, or
   pyenv's), fit for every Linux with a C library as old as its tag says;
@@ -6,8 +6,8 @@
 - SHA256SUMS of these files.
 
 Each wheel is installed into an environment of its own without extras: the SDK imports with the base packages, and
-`wormholectl` names its extra. Then with those of a publisher: every hot module runs compiled. At the end a newcomer
-installs one (`scripts.newcomer`).
+`wormholectl` names its extra. Then the extras of a publisher are added: every hot module runs compiled. At the end one
+wheel is installed as a newcomer installs it (`scripts.newcomer`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["checksums", "main", "missing_from", "pythons"]
 DIST: Final = ROOT / "dist"
 SBOM: Final = "wormhole-pubsub.cdx.json"
 SUMS: Final = "SHA256SUMS"
-# What somebody who runs the product installs; not what develops, tests or releases it.
+# The extras with which the product runs, without those that develop, test or release it.
 _ROLES: Final = ("archive", "cli", "monitor", "mysql", "postgres", "publisher", "rocksdb", "s3", "spark")
 _MOST_PACKAGES: Final = 12
 _PINNED: Final = ("--build-constraint", LOCK, "--require-hashes")
@@ -71,7 +71,7 @@ def _project() -> dict[str, Any]:
 
 
 def missing_from(names: set[str]) -> list[str]:
-    """Which files of the packages are not among ``names`` (paths inside an archive): code, types and markers."""
+    """The files of the packages (code, types and markers) that ``names``, paths inside an archive, lack."""
     wanted = [
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -87,9 +87,9 @@ def checksums(files: Sequence[Path]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """For uv: the registry of pip, and pyenv's Pythons, of which only the chosen ones are on the PATH."""
+    """The environment of uv: pip's registry, and every Python of pyenv, of which only chosen ones are on the PATH."""
     whole = registry_environment()
-    # Nothing of the checkout may help: neither its folder nor its environment.
+    # The checkout's folder and environment must not be used.
     clean = {name: value for name, value in whole.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     pyenv = Path(whole.get("PYENV_ROOT", Path.home() / ".pyenv"))
     folders = [str(folder) for folder in sorted(pyenv.glob("versions/3.*/bin"))]

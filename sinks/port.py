@@ -32,9 +32,9 @@ class Guarantee(Enum):
 class SinkSettings(Settings):
     """One table ``[sinks.NAME]``, with the keys that every kind has. A kind's own settings are a subclass.
 
-    ``url``: of the store, without a password. ``application``: whose updates the sink receives; ``None``: the sink's
-    name. ``password_file``: holds the password for the store, and nothing else. ``dial``: the publishers that the sink
-    dials, for an application with ``connect = "publisher"``; empty: publishers dial it.
+    ``url``: the URL of the store, without a password. ``application``: whose updates the sink receives; ``None``: the
+    sink's name. ``password_file``: holds the password for the store, and nothing else. ``dial``: the publishers that
+    the sink dials, for an application with ``connect = "publisher"``; empty: publishers dial it.
     """
 
     url: str

@@ -81,7 +81,7 @@ def groups(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
 def combined(rows: pa.RecordBatch, schemas: Mapping[int, Schema]) -> pa.RecordBatch:
     """Fewer rows, ascending by place, of which :func:`~spark_replay.replay.latest.folded` makes the same rows.
 
-    ``rows``: of one shard, ascending by place, in one piece. ``schemas``: of the rows, by id.
+    ``rows``: the rows of one shard, ascending by place, in one piece. ``schemas``: the schemas of the rows, by id.
     """
     order, begins, ends = groups(rows)
     if len(begins) == rows.num_rows:

@@ -149,7 +149,7 @@ def key_range(
 
 
 def _except(frame: push_pb2.ChunkEnd) -> list[update_pb2.RowKey]:
-    rows: list[update_pb2.RowKey] = getattr(frame, "except")  # a word of Python's
+    rows: list[update_pb2.RowKey] = getattr(frame, "except")  # a keyword of Python
     return rows
 
 

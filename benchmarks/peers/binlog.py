@@ -1,4 +1,4 @@
-"""The binlog that every peer reads: a MariaDB server, and places in its log from which so many rows are left."""
+"""The binlog that every peer reads: a MariaDB server, and places in its log from which this many rows are left."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def marks(shape: Shape, divisors: Sequence[int], scale: float) -> list[int]:
 
 @contextmanager
 def filled(shape: Shape, left: Sequence[int]) -> Iterator[Binlog]:
-    """A server whose binlog holds the shape's rows; ``left``: of :func:`marks`. Each mark begins a file."""
+    """A server whose binlog holds the shape's rows; ``left``: as for :func:`marks`. Each mark begins a file."""
     options = {"innodb-flush-log-at-trx-commit": "0", "max-binlog-size": "1G", "innodb-buffer-pool-size": "1G"}
     with MariaDbServer(options=options) as server:
         server.sql("CREATE DATABASE bench", TABLE, FILL)

@@ -23,9 +23,10 @@ _TIMEOUT_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``seconds``: from the first row to the last. ``cpu_s``: of all processes, start and end included.
+    """``seconds``: from the first row to the last. ``cpu_s``: the processor time of all processes, start and end
+    included.
 
-    ``peak_mib``: of their memory together, where the reader reports its own.
+    ``peak_mib``: the peak of their memory together, where the reader reports its own.
     """
 
     rows: int

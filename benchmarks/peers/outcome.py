@@ -1,8 +1,8 @@
 """What a reader of the binlog reports, and the check that it read everything.
 
 A reader is a program of any language. Its environment says what to read: ``PEER_HOST``, ``PEER_PORT``, ``PEER_USER``,
-``PEER_PASSWORD``, ``PEER_WRITER`` (an account with the same password that may write), ``PEER_FILE`` (the binlog file
-to begin with), ``PEER_GTIDS`` (what is before it) and ``PEER_ROWS``. It reads so many rows, prints one line of JSON and
+``PEER_PASSWORD``, ``PEER_WRITER`` (an account with the same password that may write), ``PEER_FILE`` (the binlog file to
+begin with), ``PEER_GTIDS`` (what is before it) and ``PEER_ROWS``. It reads this many rows, prints one line of JSON and
 ends::
 
     {"rows": 1000, "seconds": 0.5, "checksum": 123456}

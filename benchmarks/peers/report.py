@@ -27,8 +27,8 @@ TARGETS: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 def peers_report(runs: int, *, scale: float, shapes: Sequence[str], only: str, build: Path) -> list[dict[str, Any]]:
-    """Every shape of ``shapes`` (none: all), as ``make bench CASE=peers`` prints it. ``only``: of the readers those
-    whose name contains one of these words (separated by commas).
+    """Every shape of ``shapes`` (none: all), as ``make bench CASE=peers`` prints it. ``only``: the readers whose name
+    contains one of these words (separated by commas).
     """
     build = build.absolute()  # some tools build in the folder of the sources
     readers = chosen(every_reader(build), only, BUILDS, SOURCES, build)

@@ -28,7 +28,7 @@ Measured = dict[str, Figures | str]
 @dataclass(frozen=True)
 class Bench(Generic[P, L]):
     """A log and its readers. ``filled``: a server whose log holds the rows of a shape, with the marks of
-    :func:`~benchmarks.peers.binlog.marks`; ``run``: one reader over so many rows; ``show``: prints a shape's table.
+    :func:`~benchmarks.peers.binlog.marks`; ``run``: one reader over this many rows; ``show``: prints a shape's table.
     """
 
     readers: Sequence[Reader[P]]

@@ -33,7 +33,7 @@ _SMALL: Final = 1000
 
 
 def postgres_report(runs: int, *, scale: float, shapes: Sequence[str], only: str, build: Path) -> list[dict[str, Any]]:
-    """Every shape of ``shapes`` (none: all). ``only``: of the readers those whose name contains one of these words
+    """Every shape of ``shapes`` (none: all). ``only``: the readers whose name contains one of these words
     (separated by commas).
     """
     build = build.absolute()  # some tools build in the folder of the sources

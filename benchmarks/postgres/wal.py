@@ -1,4 +1,4 @@
-"""The WAL that every reader reads: a PostgreSQL server, and slots behind which so many rows are left.
+"""The WAL that every reader reads: a PostgreSQL server, and slots behind which this many rows are left.
 
 A slot moves on when it is read. So each run has copies of its own.
 """
@@ -125,7 +125,7 @@ def prepare(server: PostgresServer) -> Callable[..., list[tuple[object, ...]]]:
 
 @contextmanager
 def filled(shape: Shape, left: Sequence[int]) -> Iterator[Wal]:
-    """A server whose WAL holds the shape's rows; ``left``: of :func:`benchmarks.peers.binlog.marks`."""
+    """A server whose WAL holds the shape's rows; ``left``: as for :func:`benchmarks.peers.binlog.marks`."""
     with PostgresServer(options=_OPTIONS) as server:
         sql = prepare(server)
         begun: list[tuple[int, str, object]] = []

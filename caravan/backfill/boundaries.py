@@ -28,7 +28,7 @@ _SPLIT: Final = 6  # a part of a range takes a 64th of its numbers: thousands of
 
 
 class Boundaries:
-    """One table's list of boundaries. ``id`` is random. ``fingerprint``: of the table's key
+    """One table's list of boundaries. ``id`` is random. ``fingerprint``: the fingerprint of the table's key
     (``ScannedTable.fingerprint``).
     """
 

@@ -1,4 +1,7 @@
-"""The rows that one flow's backfill still needs: pure, owned by its flow, and stored in the flow's datamarkers.
+"""The rows that one flow's backfill still needs. Pure. The flow owns them and stores them in its datamarkers.
+
+Each key of a table at which a chunk ended has a number (:mod:`caravan.backfill.boundaries`). The rows that are needed
+are ranges of these numbers.
 
 A flow that was stopped continues from its datamarker and the progress in it. If the progress cannot be read, or belongs
 to another request, everything is needed: rows may be sent twice, and none is missed.
@@ -44,7 +47,7 @@ class BackfillRequest:
     ``generation`` rises with each request for a flow. ``tables``: patterns as in filters; empty: all that the flow's
     filter may want. ``where``: selects the rows to send, in addition to the flow's filter. ``verify``: the rows are
     compared with those of the application, from the beginning in each epoch. ``lost``: only the rows ``keys``, which
-    changed in these ranges of the log, each with its begin and end; ``keys`` ``None``: whole tables.
+    changed in these ranges of the log, each with its beginning and end; ``keys`` ``None``: whole tables.
     """
 
     generation: int
@@ -171,7 +174,7 @@ class _Need:
         self.again.clear()
 
     def is_of(self, boundaries: Boundaries) -> bool:
-        """Whether its numbers are in the list. A list that was restored from an older copy lacks later numbers."""
+        """Whether ``boundaries`` has its numbers. A list that was restored from an older copy lacks later numbers."""
         if not self.ranges and not self.again:
             return True  # it has no numbers
         again = ((one.begin, one.end) for one in self.again.values())
@@ -186,7 +189,7 @@ class _Need:
 
 
 class FlowBackfill:
-    """The progress of one flow. Not for use by several threads.
+    """The progress of one flow. It is not thread-safe.
 
     ``offered``: whether :meth:`offer` was called; before that its tables are not known. ``paused``: it takes no rows at
     the moment. ``refused``: tables whose rows cannot be read, with the reason. ``rows``: number of rows sent, of all
@@ -231,13 +234,13 @@ class FlowBackfill:
 
     @property
     def narrowed(self) -> bool:
-        """Whether some rows that pass the flow's filter are not sent. If so, nothing follows from a missing row."""
+        """Whether some rows that pass the flow's filter are not sent. If so, a row that was not sent may exist."""
         return self.request.where is not None
 
     # -- what the scanner does
 
     def offer(self, lists: Iterable[tuple[str, Boundaries]]) -> None:
-        """Set the tables that it needs, as they are now. The tables that it finished are left out.
+        """Set the tables that the flow needs, as they are now. The tables that it finished are left out.
 
         If a key has another type or order than before, rows that the application holds under the former keys would stay
         in this generation.
@@ -258,7 +261,7 @@ class FlowBackfill:
                 need = self._fresh(table, key, boundaries.id)
             elif not need.is_of(boundaries):
                 need = _Need(key, boundaries.id, [(START, END)])
-            elif need.lost is None and not need.ranges:  # as it was stored, without its keys
+            elif need.lost is None and not need.ranges:  # it was stored without its keys
                 fresh = self._fresh(table, key, boundaries.id)
                 need.lost, need.columns = fresh.lost, fresh.columns
             kept[table] = need
@@ -359,8 +362,8 @@ class FlowBackfill:
     def finishes(self, chunk: ChunkRange, rows: int) -> tuple[FinishedTable, ...]:
         """The table that is complete once ``chunk``, with ``rows`` for the flow, is sent.
 
-        Empty for a narrowed request, for a table of which only some keys are needed, and if keys could not be read: in
-        these cases nothing follows from a row that was not sent.
+        Empty for a narrowed request, for a table of which only some keys are needed, and if keys could not be read. In
+        these cases a row that was not sent may exist.
         """
         need = self._needs.get(chunk.table)
         if need is None or need.unread or need.lost is not None or self.narrowed:
@@ -440,7 +443,7 @@ class FlowBackfill:
         elif need is not None or self.request.verify or self.request.keys_of(table) is not None:
             return  # a comparison was valid at its place, and the single keys are still the only lost rows
         elif self._done.pop(_hash(table), None) is not None:
-            self.offered = False  # which has its list looked up
+            self.offered = False  # so the scanner looks its list up again
         self._bytes = None
 
     def replaced(self, table: str, at: LogPosition) -> None:
@@ -477,7 +480,7 @@ class FlowBackfill:
         """
         if self.request.keys is not None:
             if not self.request.covers(at, resume):
-                self._renew("more log was lost than the rows that are sent again are of", at)
+                self._renew("log was lost that the rows which are sent again do not cover", at)
         elif self.begun:
             self._renew("log was lost after rows were sent", at)
 
@@ -529,9 +532,9 @@ class FlowBackfill:
         while len(data) > MOST_BYTES:
             if self.request.keys is not None:
                 # A shorter record of single keys would lose the rows that moved meanwhile.
-                cause = "how far it came does not fit a datamarker"
+                cause = "its progress does not fit a datamarker"
                 return self._write({}, {}, {}, [], cause)
-            # Thousands of tables: tables in progress, or done, that are not stored here start again.
+            # There are thousands of tables. Those in progress or done that are not stored here start again.
             ranges = dict(list(ranges.items())[: len(ranges) // 2])
             done = done[len(done) // 8 + 1 :]
             data = self._write(needs, ranges, keys, done)

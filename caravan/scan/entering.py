@@ -27,8 +27,8 @@ _NOWHERE: Final = LogPosition(0, 0, 0)
 class EnteringChunk:
     """One chunk before its entry.
 
-    ``range``: its keys, before some are left out. ``source``, ``number``: of its updates' ids. :meth:`catch_up` is
-    called in a thread, every other method on the event loop, and never two at once.
+    ``range``: its keys, before some are left out. ``source``, ``number``: the parts of its updates' ids.
+    :meth:`catch_up` is called in a thread, every other method on the event loop, and never two at once.
     """
 
     def __init__(

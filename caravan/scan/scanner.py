@@ -57,7 +57,7 @@ _LEAST_BYTES: Final = 64 << 10
 @dataclass(frozen=True, slots=True)
 class ScanSettings:
     """``rate``: bytes of rows per second; 0: nothing is read; infinite: only the fleet's cap applies. ``memory``: bytes
-    that a chunk and the changes beside it may take. ``limits``: of one chunk.
+    that a chunk and the changes beside it may take. ``limits``: the limits of one chunk.
     """
 
     rate: float = 16 << 20

@@ -49,8 +49,8 @@ _PROOF: Final = 3  # values of an anchor
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The content of a slot of the file. ``number``: of the write. ``histories``: the name of the place's histories;
-    empty: those of the folder."""
+    """The content of a slot of the file. ``number``: the number of the write. ``histories``: the name of the place's
+    histories; empty: those of the folder."""
 
     number: int = 0
     marker: Datamarker | None = None

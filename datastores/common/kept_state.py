@@ -25,7 +25,7 @@ def load(state: SourceState, name: str) -> dict[str, Any]:
     except OSError as error:
         raise SourceUnavailable(
             f"{name}.json cannot be read in {state}: {error.strerror}",
-            hint="let the publisher's user read its state_dir; it is tried again",
+            hint="let the publisher's user read its state_dir; a retry follows",
             code="file-unwritable",
         ) from error
     except WormholeError as error:

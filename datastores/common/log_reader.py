@@ -69,7 +69,7 @@ class SqlLogReader(ABC):
             self._give_back()
 
     def _split(self, piece: Piece, whole: bool, sources: Sequence[str], file: int, first_index: int) -> dict[str, Run]:
-        """The runs of a piece by shard. ``whole``: the piece ends with a transaction. ``sources``: of its
+        """The runs of a piece by shard. ``whole``: the piece ends with a transaction. ``sources``: the sources of its
         transactions.
         """
         runs = runs_of(

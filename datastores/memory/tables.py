@@ -285,14 +285,14 @@ class MemoryTables:
             if number < int(not_before.delivered):
                 raise SourceUnavailable(
                     f"transaction {not_before.delivered} is in the log and not visible yet; {number} is",
-                    hint="it is tried again",
+                    hint="a retry follows",
                 )
         self.on_snapshot()
         return number, schema
 
     def _check_interrupted(self) -> None:
         if self._interrupted:
-            raise SourceUnavailable("the read was interrupted", hint="it is tried again")
+            raise SourceUnavailable("the read was interrupted", hint="a retry follows")
 
     def _shown(self) -> int:
         return self._number if self.visible is None else min(self._number, int(self.visible.delivered))

@@ -186,7 +186,7 @@ class PostgresSource:
             self._furthest = self._seen = self._released = None
 
     def earliest(self) -> Datamarker:
-        """See the port: the begin of the slot that keeps the log."""
+        """See the port: the beginning of the slot that keeps the log."""
         return self._places.earliest()
 
     def latest(self) -> Datamarker:

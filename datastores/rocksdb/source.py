@@ -213,7 +213,7 @@ class RocksSource:
         except OSError as error:
             raise SourceUnavailable(
                 f"the kept log of {self._path} cannot be deleted: {error}",
-                hint="make space on the disk of the publisher's state_dir; it is tried again",
+                hint="make space on the disk of the publisher's state_dir; a retry follows",
                 code="file-unwritable",
             ) from error
 
@@ -262,7 +262,7 @@ class RocksSource:
         try:
             self._keeper.split(history, back.file, back.message)
         except OSError as error:
-            raise SourceUnavailable(f"{self._path} cannot be read: {error}", hint="it is tried again") from error
+            raise SourceUnavailable(f"{self._path} cannot be read: {error}", hint="a retry follows") from error
 
     @staticmethod
     def _stands(history: KeptHistory, known: Datamarker) -> bool:

@@ -81,7 +81,7 @@ def _error_of(path: Path, error: sqlite3.Error) -> WormholeError:
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return SourceUnavailable(
             f"{path} is locked by another process: {error}",
-            hint="it is tried again; end the process that holds a transaction open",
+            hint="a retry follows; end the process that holds a transaction open",
         )
     if code in _NO_DATABASE:
         return UsageError(
@@ -98,7 +98,7 @@ def _error_of(path: Path, error: sqlite3.Error) -> WormholeError:
     if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
         return SourceUnavailable(
             f"{path} cannot be read or written: {error}",
-            hint="make room on its disk; it is tried again",
+            hint="make room on its disk; a retry follows",
             code="file-unwritable",
         )
-    return SourceUnavailable(f"{path}: {error}", hint="it is tried again; `wormholectl doctor URL` examines it")
+    return SourceUnavailable(f"{path}: {error}", hint="a retry follows; `wormholectl doctor URL` examines it")

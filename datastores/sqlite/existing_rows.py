@@ -155,7 +155,7 @@ class SqliteTables:
         except SourceUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise SourceUnavailable("reading existing rows was interrupted", hint="it is tried again") from cause
+                raise SourceUnavailable("reading existing rows was interrupted", hint="a retry follows") from cause
             raise
         finally:
             self.close()
@@ -182,7 +182,7 @@ class SqliteTables:
         if not_before is not None and int(high or 0) < int(not_before.delivered or 0):
             raise SourceUnavailable(
                 f"the change {not_before.delivered} is not in {self._path}, which ends at {high}",
-                hint="it is tried again; the file may have been replaced",
+                hint="a retry follows; the file may have been replaced",
             )
         return found, int(high or 0)
 

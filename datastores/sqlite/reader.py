@@ -110,7 +110,7 @@ class RecordReader:
         while self._runs.size < max_bytes:
             found = self._open or self._record.next(self._place.offset)
             if found is None or (found.gap != _NO_GAP and segment.marker is not None):
-                break  # a gap may be at the begin of a segment only
+                break  # a gap may be at the beginning of a segment only
             if found.gap != _NO_GAP and self._open is None:
                 first, last = map(int, found.gap)
                 self._pass_over(segment, first, last, LossKind.NOT_LOGGED, "was not recorded: see max_changes")

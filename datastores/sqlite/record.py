@@ -171,7 +171,7 @@ class Record:
             self._database.execute("PRAGMA wal_checkpoint").fetchall()
 
     def places(self) -> Iterator[Place]:
-        """The ends of the transactions, the last one first, then the begin of the record."""
+        """The ends of the transactions, the last one first, then the beginning of the record."""
         with understood(self._path):
             found = self._database.execute("SELECT seq, proof, at FROM transactions ORDER BY seq DESC").fetchall()
         yield from (Place(*row) for row in found)

@@ -45,5 +45,7 @@ start = "earliest"
 
 
 def configuration(coordinator: CoordinatorConfig, source: str) -> str:
-    """The TOML file. ``coordinator``: of the embedded ZooKeeper; ``source``: the lines that name the datastore."""
+    """The TOML file. ``coordinator``: the settings of the embedded ZooKeeper; ``source``: the lines that name the
+    datastore.
+    """
     return _TEXT.format(coordinator=coordinator, shards=SHARDS, log=LOG, source=source)

@@ -59,9 +59,9 @@ _OPTIONS: Final[Mapping[str, str | None]] = {
 
 
 class DatabaseServer(PrivateServer):
-    """One server. ``options``: of the server, without dashes in front, over the defaults; ``None`` for one without a
-    value. ``template``: the data folder of another one, stopped in order, to be copied instead of made anew. Its
-    flavour is also the scheme of :attr:`url`.
+    """One server. ``options``: the options of the server, without dashes in front, over the defaults; ``None`` for one
+    without a value. ``template``: the data folder of another one, stopped in order, to be copied instead of made anew.
+    Its flavour is also the scheme of :attr:`url`.
     """
 
     rights: ClassVar[str]

@@ -1,4 +1,4 @@
-"""The demo on PostgreSQL: a private server, which the writer's process uses like any application, through psycopg."""
+"""The demo on PostgreSQL. It starts a private server, which the writer uses through psycopg, as applications do."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _DELETE = "DELETE FROM shop.{table} WHERE id = '\\x{key}'"
 
 
 class DemoStore(Store):
-    """A connection to the server that listens at ``place``, ``host:port``; with the workload's tables.
+    """A connection to the server at ``place`` (``host:port``), which has the workload's tables.
 
-    The log goes on in another file, and a table gets a column and loses it while some subscribers have yet to get what
-    was written before.
+    Its tasks switch the log to another file, add a column to a table, and drop the column. Some subscribers have not
+    yet received what was written before that.
     """
 
     chores: ClassVar[Mapping[str, Sequence[float]]] = {"rotate": (0.3, 0.8), "alter": (0.4,), "restore": (0.6,)}
@@ -43,7 +43,7 @@ class DemoStore(Store):
         )
 
     def _run(self, *statements: str) -> None:
-        """One transaction in one message: the server takes the statements of a message together."""
+        """Run the statements in one transaction: the server runs the statements of one message as a transaction."""
         self._connection.execute(";".join(statements).encode())
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -71,7 +71,7 @@ class DemoStore(Store):
 
 
 class DemoDatastore(Datastore):
-    """The server, whose files come into a folder of the demo's at the end: PostgreSQL's user does not get there."""
+    """The server. At the end its files are copied to the demo's folder, which PostgreSQL's user cannot access."""
 
     def __init__(self, folder: Path, remove: str = "") -> None:
         super().__init__(folder, remove)
@@ -84,7 +84,7 @@ class DemoDatastore(Datastore):
         columns = "id bytea PRIMARY KEY, value bytea NOT NULL"
         tables = (f"CREATE TABLE shop.{table} ({columns})" for table in TABLES)
         self._server.sql("CREATE SCHEMA shop", *tables, database=_DATABASE)
-        # As `wormholectl objects create` does, after the operator's yes: it publishes the tables that are there.
+        # This does what `wormholectl objects create` does after its confirmation: it publishes the present tables.
         url = DATASTORE.url_of_log(f"postgres://postgres@{self.place}/{_DATABASE}", LOG)
         DATASTORE.run_statements(url, Login(), DATASTORE.server_objects(url, Login()).missing)
         password = self.folder / "password"

@@ -2,7 +2,7 @@
 
     python -m examples.demo.receiver APPLICATION ID CONFIG.toml JOURNAL SLOW_MS
 
-An ordinary application of the SDK. ``SLOW_MS`` above 0 makes its callback take so many milliseconds for each update,
+An ordinary application of the SDK. ``SLOW_MS`` above 0 makes its callback take this many milliseconds for each update,
 until the process gets SIGUSR1.
 """
 

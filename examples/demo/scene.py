@@ -1,6 +1,7 @@
-"""What the demo knows of its own run: who has which shard, what was committed, what each application received.
+"""The state of a run of the demo: which subscriber has which shard, what was committed, what each application received.
 
-Filled by events of the processes and by reading their journals while they grow; whoever waits for something waits here.
+The state comes from the events of the processes, and from their journals, which are read while they grow. The demo
+waits here for a state that it needs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ COMMITS = "committed.tsv"
 
 
 class NotInTimeError(DemoError):
-    """What is waited for did not happen."""
+    """The awaited state was not reached in time."""
 
 
 class Record:
@@ -37,7 +38,7 @@ class Record:
         self._tails = {name: Tail(folder / f"received-{name}.tsv") for name in SUBSCRIBERS}
 
     def read(self) -> bool:
-        """Take in what was written since the last call; whether there was anything."""
+        """Read what was written since the last call. Returns whether there was anything."""
         before = len(self.commits) + sum(map(len, self.receipts.values()))
         for name, tail in self._tails.items():
             new = [Receipt.parse(line) for line in tail.lines()]
@@ -53,16 +54,16 @@ class Record:
 
 
 class Scene:
-    """``told`` is called for each notice, on the event loop."""
+    """``told`` is called for each event of a process, on the event loop."""
 
     def __init__(self, folder: Path, told: Callable[[str, Mapping[str, Any]], None]) -> None:
         self.record = Record(folder)
         self.owners: dict[tuple[str, str], tuple[str, int]] = {}
-        """(application, shard) to (subscriber, epoch), as the subscribers themselves say it."""
+        """(application, shard) to (subscriber, epoch), as the subscribers report it."""
         self.finished: int | None = None
-        """Updates that the writer committed in all, once it said so."""
+        """Updates that the writer committed in all, once it reported the number."""
         self.chores_left: int | None = None
-        """What the writer has still to do besides writing, once it did something."""
+        """The number of tasks that the writer still has besides writing, once it has done one."""
         self.closed = False
         """Whether the writer has closed its store."""
         self.ready: set[str] = set()
@@ -71,7 +72,7 @@ class Scene:
         self._changed = asyncio.Event()
 
     def event(self, process: str, event: Mapping[str, Any]) -> None:
-        """A process said something."""
+        """A process reported ``event``."""
         match event["event"]:
             case "ready":
                 self.ready.add(process)
@@ -99,7 +100,7 @@ class Scene:
             del self.owners[key]
 
     def gone(self, subscriber: str) -> list[str]:
-        """The subscriber was killed and can say nothing any more; returns the shards that it had."""
+        """The subscriber was killed and reports nothing any more. Returns the shards that it had."""
         had = [key for key, (name, _) in self.owners.items() if name == subscriber]
         for key in had:
             del self.owners[key]
@@ -119,7 +120,7 @@ class Scene:
         return max(0, len(self.record.commits) - len(self.record.distinct[application]))
 
     def changed(self) -> None:
-        """Something that somebody may wait for has changed."""
+        """The state has changed: :meth:`until` checks its condition again."""
         self._changed.set()
 
     async def until(self, what: Callable[[], bool], seconds: float, why: str) -> None:

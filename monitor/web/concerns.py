@@ -35,8 +35,8 @@ class Level(IntEnum):
 class Concern:
     """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step.
 
-    ``code``: of the problem; empty: it has none. ``shared``: what concerns of one cause have in common; empty: the
-    text.
+    ``code``: the code of the problem; empty: it has none. ``shared``: what concerns of one cause have in common; empty:
+    the text.
     """
 
     level: Level

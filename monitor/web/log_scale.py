@@ -78,7 +78,7 @@ class Scale:
         return cls(span)
 
     def at(self, behind: float) -> float:
-        """The place of a position that is so many bytes behind the end."""
+        """The place of a position that is this many bytes behind the end."""
         unit = max(_LEAST_UNIT, self.span / _DEPTH)
         return max(0.0, 1.0 - math.log1p(max(0.0, behind) / unit) / math.log1p(self.span / unit))
 

@@ -60,7 +60,8 @@ class Unserved(NamedTuple):
 class Served:
     """The log that is served, and its settings.
 
-    ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: of the dataset's values."""
+    ``kind``: the source's URL scheme; ``trust`` ``None``: without TLS; ``formats``: the formats of the dataset's
+    values."""
 
     dataset: DatasetConfig
     copy: str
@@ -245,7 +246,7 @@ class Applications:
                     self._assigner.subscribers(application, infos)
                 return
             except WormholeError as error:
-                _log.error("who subscribes to %s cannot be seen, it is tried again: %s", application, error)
+                _log.error("who subscribes to %s cannot be seen, a retry follows: %s", application, error)
                 await self._clock.sleep(_RETRY_S)
 
     def see(self, shards: Collection[str], but_for: str = "") -> None:

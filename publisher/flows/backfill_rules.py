@@ -135,7 +135,7 @@ def paused(control: FlowControl, by: str) -> FlowControl:
 
 
 def ended(control: FlowControl, how: str, generation: int, rows: int) -> FlowControl:
-    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`) after so many ``rows``, if it is still in
+    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`) after this many ``rows``, if it is still in
     that generation.
     """
     backfill = control.backfill

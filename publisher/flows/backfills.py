@@ -315,7 +315,7 @@ class Backfills:
             self._keys[flow.key] = lost, keys
             backfill.extend(keys, lost)
             return True
-        self._assigner.anew(flow, "more log was lost than the rows that are sent again are of")
+        self._assigner.anew(flow, "log was lost that the rows which are sent again do not cover")
         return False
 
     async def release(self, oldest: LogPosition) -> None:

@@ -27,7 +27,7 @@ def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
 class ConfiguredLimits:
     """Gives ``fleet`` the caps of its dataset, and ``scans`` the limits on existing rows.
 
-    ``caps`` are the present caps, at first those of the start.
+    ``caps`` are the present caps. At first they are those of the publisher's start.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ConfiguredLimits:
                         self._scans.change(dataset.existing_rows)
                 return
             except WormholeError as error:
-                _log.error("the caps on reading cannot be followed, it is tried again: %s", error)
+                _log.error("the caps on reading cannot be followed, a retry follows: %s", error)
                 await self._clock.sleep(_RETRY_S)
 
     def _change(self, caps: CaravanCaps) -> None:

@@ -1,5 +1,5 @@
-"""The applications whose subscribers dial this publisher. They are followed by standbys too, so that a subscriber is
-connected to a standby before it takes the log over.
+"""The applications whose subscribers dial this publisher. A standby follows them too, so that their subscribers are
+connected to it before it takes the log over.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["FlowStates"]
 
 
 class FlowStates:
-    """``identity``: of this publisher, as flow records name it."""
+    """``identity``: the identity of this publisher, as flow records name it."""
 
     def __init__(
         self,

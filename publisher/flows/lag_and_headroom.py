@@ -29,7 +29,7 @@ class FlowLag:
     """How far a flow is behind the end of the log; ``None`` = unknown.
 
     ``seconds``: age of the oldest unacknowledged transaction; 0 if no transaction of the flow's shard follows.
-    ``bytes``: of log, all shards. ``transactions``: of the flow's shard.
+    ``bytes``: the bytes of log, of all shards. ``transactions``: the number of transactions of the flow's shard.
     """
 
     seconds: float

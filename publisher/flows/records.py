@@ -39,8 +39,8 @@ _RETRY_S: Final = 2.0
 class FlowRecords:
     """See the module.
 
-    ``kind``: of the source. ``behind``: applications of which no datamarker may be stored now. ``ack_ages``: by
-    application, the ages of transactions when they were acknowledged.
+    ``kind``: the kind of the source. ``behind``: applications of which no datamarker may be stored now. ``ack_ages``:
+    by application, the ages of transactions when they were acknowledged.
     """
 
     def __init__(

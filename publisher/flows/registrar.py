@@ -73,7 +73,7 @@ class Registrar:
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str], filter_hash: str
     ) -> list[Beginning]:
         """The flows of the ``wanted`` shards among the log's ``shards``. ``start``: as the application is configured;
-        ``filter_hash``: of its filter.
+        ``filter_hash``: the hash of its filter.
 
         A flow of an application that started with ``existing`` is registered with a backfill of its tables. This
         includes flows whose shard appears later, because their table may have older rows that the log does not contain.

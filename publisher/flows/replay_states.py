@@ -52,10 +52,10 @@ class ReplayRun:
     """The state of a replay in this process, in addition to the stored one. ``until``: when its lease runs out, seconds
     of the monotonic clock.
 
-    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: of the filter that the
-    task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran out.
-    ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said last;
-    ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
+    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: the hash of the filter
+    that the task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran
+    out. ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said
+    last; ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
     parked in this epoch, whose pieces may be incomplete. ``subscriber``: to which the task pushes; ``max_frame``: bytes
     of the largest message to it, ``parked_by``: its identity. ``allowance``: the work that its tasks may cause.
     """

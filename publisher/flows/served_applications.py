@@ -59,7 +59,7 @@ class ServedApplications:
                 return
             except WormholeError as error:
                 if str(error) != str(self._error):
-                    _log.error("the configured applications cannot be read, it is tried again: %s", error)
+                    _log.error("the configured applications cannot be read, a retry follows: %s", error)
                 self._error = error
                 self._asked.set()
                 await self._clock.sleep(_RETRY_S)

@@ -30,7 +30,7 @@ def check_update_id(text: str) -> None:
 def is_behind(kind: str, update_id: str, marker: Datamarker) -> bool:
     """Whether the update ends at or before the marker, as far as its id and the marker's logical position show.
 
-    ``kind``: of the source. A kind without an installed datastore is assumed to number its transactions.
+    ``kind``: the kind of the source. A kind without an installed datastore is assumed to number its transactions.
     """
     match = _ID.fullmatch(update_id)
     if match is None:

@@ -68,7 +68,7 @@ def host_token(state_dir: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorAccess:
-    """``token``: of the host; ``admins``: names of certificates that permit changes."""
+    """``token``: the token of the host; ``admins``: names of certificates that permit changes."""
 
     token: str
     admins: Collection[str] = ()
@@ -76,8 +76,8 @@ class OperatorAccess:
     def check(self, authorization: Iterable[str], names: Iterable[str] | None) -> str:
         """Returns the name of the certificate that permits it; empty if the token does.
 
-        ``authorization``: the client's metadata of that name; ``names``: of its certificate, ``None`` without TLS.
-        Raises :class:`~publisher.flows.refused_error.RefusedError`.
+        ``authorization``: the client's metadata of that name; ``names``: the names of its certificate, ``None`` without
+        TLS. Raises :class:`~publisher.flows.refused_error.RefusedError`.
         """
         given = list(authorization)
         if given:

@@ -22,7 +22,7 @@ __all__ = ["FlowChanges"]
 
 
 class FlowChanges:
-    """Implements :class:`~publisher.operate.planned_change.Changes`. ``kind``: of the source."""
+    """Implements :class:`~publisher.operate.planned_change.Changes`. ``kind``: the kind of the source."""
 
     verbs: Final = ("pause", "resume", "skip")
 

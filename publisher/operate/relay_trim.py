@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayTrim:
-    """``name``: of the log; ``relay``: ``None`` if the log has no relay."""
+    """``name``: the name of the log; ``relay``: ``None`` if the log has no relay."""
 
     def __init__(
         self, name: str, log: TailedLog, relay: LogRelay | None, assigner: Assigner, operators: Operators

@@ -55,7 +55,7 @@ class ReplayForwarding:
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{_MOST} tasks push through this publisher",
                 flow=given.flow,
-                hint="nothing: it is tried again; `--at-once` starts fewer",
+                hint="nothing to do: a retry follows; `--at-once` starts fewer",
             )
         self._streams += 1
         try:
@@ -81,7 +81,7 @@ class ReplayForwarding:
             raise RefusedError(
                 grpc.StatusCode.UNAVAILABLE,
                 f"{info.id} dials this publisher, and offers no stream for a replay now",
-                hint="nothing: it is tried again",
+                hint="nothing to do: a retry follows",
                 code="no-subscriber",
             ) from None
 

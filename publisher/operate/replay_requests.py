@@ -37,7 +37,7 @@ _MODES: Final = {admin_pb2.LOG: "log", admin_pb2.LATEST: "latest"}
 
 
 class ReplayRequests:
-    """``identity``: of this publisher, as an opened task names it."""
+    """``identity``: the identity of this publisher, as an opened task names it."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ReplayRequests:
             return None
         return RefusedError(
             grpc.StatusCode.UNAVAILABLE,
-            f"application {key[0]} is not served yet, it is tried again",
+            f"application {key[0]} is not served yet, a retry follows",
             flow=flow_name(*key),
             hint="the publisher's log says why",
             code="application-unserved",

@@ -248,7 +248,7 @@ class AttachListener:
             except WormholeError as error:
                 if self.problem != error.problem:
                     self.problem = error.problem
-                    _log.error("subscribers cannot dial this publisher, it is tried again: %s", error)
+                    _log.error("subscribers cannot dial this publisher, a retry follows: %s", error)
                 await self._clock.sleep(_AGAIN_S)
 
     @asynccontextmanager

@@ -73,7 +73,7 @@ class AttachTokens:
         if application in self._watches and application not in self._tokens:
             raise Retryable(
                 f"the tokens of {application} are not known yet",
-                hint="nothing: it is tried again; if this lasts, bring the coordination service back",
+                hint="nothing to do: a retry follows; if this lasts, bring the coordination service back",
                 code="coordination-lost",
             )
         token = find(self._tokens.get(application, ()), text)
@@ -123,7 +123,7 @@ class AttachTokens:
             except WormholeError as error:
                 if said != str(error):
                     said = str(error)
-                    _log.error("the tokens of %s cannot be read, it is tried again: %s", application, error)
+                    _log.error("the tokens of %s cannot be read, a retry follows: %s", application, error)
                 await self._clock.sleep(_RETRY_S)
 
 

@@ -227,7 +227,7 @@ class AttachedSubscribers:
         left = known.lost_at + self._gone_after - self._clock.monotonic()
         return Retryable(
             f"the process that had the id {name} lost its connection, and a handler of it may run for {left:.0f} s",
-            hint="nothing: it is tried again; a subscriber that is stopped by SIGTERM leaves at once",
+            hint="nothing to do: a retry follows; a subscriber that is stopped by SIGTERM leaves at once",
             code="in-progress",
         )
 

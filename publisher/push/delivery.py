@@ -92,7 +92,7 @@ class FlowDelivery:
 
     @property
     def was_used(self) -> bool:
-        """Whether the datamarker was ever acknowledged or moved: it is not only where the flow was registered."""
+        """Whether the datamarker was ever acknowledged or moved since the flow was registered."""
         return self.acknowledged or self.move > 0
 
     def registered(self, record: StoredFlow) -> None:
@@ -120,7 +120,8 @@ class FlowDelivery:
 
     def moved(self, to: Datamarker, move: int) -> None:
         """The datamarker was set. ``move``: the number of the last move now."""
-        # What was acknowledged meanwhile is not set back unless the move has a number: it would be repeated each time.
+        # A move without a new number does not count as setting back what was acknowledged meanwhile. Otherwise the
+        # move would be repeated each time.
         before = self.durable.order if move == self.move else max(self.marker.order, self.durable.order)
         self.rewound |= to.order < before
         self.marker = self.durable = to
@@ -143,7 +144,7 @@ class FlowDelivery:
         return self._stored_in == epoch and self.durable == marker
 
     def offers(self, marker: Datamarker) -> None:
-        """The subscriber is offered ``marker``."""
+        """``marker`` is offered to the subscriber."""
         self._offered.append(_digest(marker))
 
     def was_offered(self, have: Datamarker) -> bool:

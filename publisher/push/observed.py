@@ -1,8 +1,8 @@
-"""Persons who look at what an application receives, as ``wormholectl subscribe`` does.
+"""Observations: ``wormholectl subscribe`` shows an operator what an application receives.
 
-An observation has flows of its own. They take from the buffer of the lead caravan what is there, and the fleet does not
-know them: no log is read or held back for them, no shard moves, and nothing is stored. One that does not read in time
-loses its place in the buffer, and ends.
+An observation has flows of its own, which read the buffer of the lead caravan. The fleet does not know these flows: no
+log is read or kept for them, no shard moves, and nothing is stored. An observation that reads too slowly loses its
+place in the buffer, and ends.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class _Observation:
         self._fleet = fleet
         self._clock = clock
         self._buffer: ChangeBuffer | None = None
-        self._next = 0  # the first segment whose shards were not looked at
-        self._begin: Datamarker  # where flows begin whose shard was not seen before
+        self._next = 0  # the first segment whose shards were not added yet
+        self._begin: Datamarker  # the place at which the flow of a new shard begins
         self._flows: dict[str, tuple[PushFlow, CaravanFlow]] = {}
 
     def messages(self, now: float) -> Iterator[bytes]:
-        """What was read since the last call, as far as it fits into one round."""
+        """The messages for what was read since the last call, as much as one round may have."""
         out = Messages(self.session.max_frame_bytes)
         lead = self._fleet.lead
         self.more = False
@@ -141,7 +141,7 @@ class _Observation:
         return out.take()
 
     def _follow(self, buffer: ChangeBuffer, marker: Datamarker) -> bool:
-        """Take from ``buffer`` from now on. Returns whether it is possible just now."""
+        """Read ``buffer`` from now on. Returns whether that is possible now."""
         if buffer is self._buffer:
             return True
         if self._buffer is None:
@@ -161,7 +161,7 @@ class _Observation:
         return True
 
     def _shards(self, buffer: ChangeBuffer) -> list[str]:
-        """The shards of segments that were not looked at."""
+        """The shards of the segments that were not added yet."""
         if self._next < buffer.first:
             raise self._late()
         numbers = range(self._next, buffer.end)

@@ -22,7 +22,7 @@ __all__ = ["NextStep", "Outgoing", "next_step"]
 
 _QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
 _ROUND = 1 << 20  # bytes of all flows that are collected before they are written
-# A piece counts as at least so many bytes. A small one takes 40 us, so a round takes 10 ms. A flow that returns to a
+# A piece counts as at least this many bytes. A small one takes 40 us, so a round takes 10 ms. A flow that returns to a
 # buffer of a thousand transactions kept the event loop from all other streams for 60 ms.
 _PIECE = 4 << 10
 # Every flow is checked within this time, because datamarkers are due by time and a segment without updates of a flow

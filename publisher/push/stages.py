@@ -135,8 +135,8 @@ class PublisherFlowState(Enum):
 def shown(
     stage: Stage, *, at_lead: bool, paused: bool = False, replay: ReplayState | None = None, blocked: bool = False
 ) -> PublisherFlowState:
-    """What an operator sees. ``at_lead``: it travels with the lead caravan; ``replay``: of the mass replay that has it;
-    ``blocked``: its record is lost, or another publisher has it at its subscriber."""
+    """What an operator sees. ``at_lead``: it travels with the lead caravan; ``replay``: the state of the mass replay
+    that has it; ``blocked``: its record is lost, or another publisher has it at its subscriber."""
     match stage:
         case Stage.OPEN:
             return PublisherFlowState.LIVE if at_lead else PublisherFlowState.CATCHING_UP

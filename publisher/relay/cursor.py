@@ -61,7 +61,7 @@ class RelayCursor:
             file = self._file
             if file.gone and not (self.inside and self._handle is not None):
                 raise _gone(file.path)
-            following = file.next  # first: the file does not grow any more when another one follows
+            following = file.next  # looked up before the read: once another file follows, this one no longer grows
             if self._offset < file.readable:
                 break
             if following is None:
@@ -83,7 +83,7 @@ class RelayCursor:
     def find(self) -> bool:
         """Move to the marker's place, if it is in the file and proven there."""
         known, place = self._blocks(), self.marker.order
-        # Pieces of a transaction have the transaction's begin as their end, and follow the record that ended there.
+        # A piece inside a transaction ends at the place where the transaction begins, like the record before it.
         at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
         ends = [self._file.begin.order, *(block.end for block in known[:at])]
         if place == ends[at]:
@@ -170,7 +170,7 @@ class RelayCursor:
             return
         self.close()
         self._lose(self._file, why)
-        raise Gone(f"the relay file {path} was removed: {why}", hint="look after the disk: its content has changed")
+        raise Gone(f"the relay file {path} was removed: {why}", hint="check the disk: its content has changed")
 
 
 def _gone(path: Path) -> Gone:

@@ -33,8 +33,8 @@ class Hold:
     def point(
         self, oldest: LogPosition, end: LogPosition, held: Sequence[Stretch], log: LogMap, *, behind: bool
     ) -> HoldPoint:
-        """``oldest``: no flow needs log before it. ``end``: of the log. ``held``: the relay's stretches, ascending.
-        ``behind``: whether the relay lacks log before the log's end.
+        """``oldest``: no flow needs log before it. ``end``: the end of the log. ``held``: the relay's stretches,
+        ascending. ``behind``: whether the relay lacks log before the log's end.
 
         As long as the budget covers the log from ``oldest`` on, ``oldest`` is the place. Otherwise the datastore gives
         up the log that the relay holds, synced and without a hole, from ``oldest`` on. With ``lose`` it also gives up

@@ -34,7 +34,7 @@ _MOST_BYTES: Final = 256 << 20  # all files together take at most this; beyond i
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A file. ``begin`` and ``end``: of the log that it describes."""
+    """A file. ``begin`` and ``end``: the range of the log that it describes."""
 
     begin: LogPosition
     end: LogPosition

@@ -168,7 +168,7 @@ def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
 
 
 def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
-    """``file`` as bytes. ``identity``: of the relay; keys of another relay are not read."""
+    """``file`` as bytes. ``identity``: the identity of the relay; keys of another relay are not read."""
     out = FieldWriter()
     out.number(len(lost.shards))
     for shard, tables in sorted(lost.shards.items()):

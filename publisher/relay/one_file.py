@@ -32,9 +32,9 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True, eq=False)
 class OneFile:
     """``first``: where the first block begins, ``readable``: where the last whole transaction ends, ``tail``: where the
-    next block is written. ``blocks``: of whole transactions; ``None``: they are in the file's index. ``pieces``: blocks
-    of a transaction that has not ended. ``next``: the file that adjoins. ``gone``: whether the file was removed.
-    ``handle``: the open file while it is being written.
+    next block is written. ``blocks``: the blocks of whole transactions; ``None``: they are in the file's index.
+    ``pieces``: blocks of a transaction that has not ended. ``next``: the file that adjoins. ``gone``: whether the file
+    was removed. ``handle``: the open file while it is being written.
     """
 
     path: Path

@@ -265,7 +265,7 @@ def cut(segment: Segment, place: LogPosition) -> Segment:
 
 
 def _behind(run: Run, transaction: int, ordinal: int) -> Run:
-    """The run from this transaction on; ``ordinal``: of its first update."""
+    """The run from this transaction on; ``ordinal``: the ordinal of its first update."""
     start = run.ends[ordinal - 1] if ordinal else 0
     return Run(
         run.blob[start:],

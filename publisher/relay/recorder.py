@@ -42,7 +42,7 @@ _LARGEST: Final = 4  # one transaction may take this fraction of the budget: a q
 class Recorder:
     """Thread-safe. The writing thread calls ``losing`` before a file is removed that is still needed.
 
-    ``queue_bytes``: of segments that wait to be written.
+    ``queue_bytes``: the limit in bytes of segments that wait to be written.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Recorder:
             self._announce()
 
     def offer(self, reader: object, segment: Segment, before: Datamarker | None) -> None:
-        """A reader read a segment; ``before``: the datamarker at its begin, ``None`` inside a transaction."""
+        """A reader read a segment; ``before``: the datamarker at its beginning, ``None`` inside a transaction."""
         with self._work:
             former = self._tip.recorder
             self._put(self._tip.offer(reader, segment, before, room=self._room(former is reader)))

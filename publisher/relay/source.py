@@ -38,7 +38,7 @@ _GIVEN_UP: Final = Problem(
     'see why the relay\'s disk fails or is slow; `on_relay_full = "keep_slot"` has the datastore keep its log',
     code="relay-unwritable",
 )
-_LEAST_FILES: Final = 8  # a full relay has at least so many: removing one file removes a small part of it
+_LEAST_FILES: Final = 8  # a full relay has at least this many: removing one file removes a small part of it
 
 
 class RelayedSource:
@@ -118,7 +118,7 @@ class RelayedSource:
         self._files.close()
 
     def earliest(self) -> Datamarker:
-        """See the port: the begin of the relay if nothing is missing after it, else that of the datastore's log."""
+        """See the port: the beginning of the relay if nothing is missing after it, else that of the datastore's log."""
         earliest = self._inner.earliest()
         joined = self._joined(earliest.order) if self._is_proven() else None
         return earliest if joined is None else joined.begin

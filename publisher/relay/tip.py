@@ -134,7 +134,7 @@ class Tip:
     # -- segments
 
     def offer(self, reader: object, segment: Segment, before: Datamarker | None, *, room: bool) -> list[Order]:
-        """A reader read ``segment``; ``before`` is the datamarker at its begin, ``None`` inside a transaction.
+        """A reader read ``segment``; ``before`` is the datamarker at its beginning, ``None`` inside a transaction.
 
         ``room``: whether the writer can take it.
         """

@@ -127,7 +127,7 @@ class SupervisedSource:
             self._start()
         except WormholeError as error:
             if str(error) != before:
-                _log.error("the log cannot be opened, it is tried again: %s", error)
+                _log.error("the log cannot be opened, a retry follows: %s", error)
         else:
             _log.info("the log is open now")
 
@@ -138,7 +138,7 @@ class SupervisedSource:
             raise
         except OSError as error:
             raise SourceUnavailable(
-                f"the log cannot be read: {error}", hint="check the disk and the permissions; it is tried again"
+                f"the log cannot be read: {error}", hint="check the disk and the permissions; a retry follows"
             ) from error
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
@@ -147,7 +147,7 @@ class SupervisedSource:
                 _log.exception("unexpected, please report this")
             raise SourceUnavailable(
                 f"the log cannot be read: unexpected {text}",
-                hint="please report this with the publisher's log; it is tried again",
+                hint="please report this with the publisher's log; a retry follows",
                 code="internal-error",
             ) from error
 

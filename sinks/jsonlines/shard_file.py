@@ -41,7 +41,7 @@ def stem_of(shard: str) -> str:
 
 
 class ShardFile:
-    """One file, new and empty. ``number``: of its name, at least the one that was asked for.
+    """One file, new and empty. ``number``: the number of its name, at least the one that was asked for.
 
     Files of one shard sort by epoch and number in the order in which they were begun. Two processes never share a file,
     whatever their numbers.

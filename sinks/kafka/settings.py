@@ -27,8 +27,8 @@ Topic = Annotated[str, AfterValidator(_topic)]
 
 
 class KafkaTls(Settings):
-    """PEM files for TLS. ``ca``: the authority of the brokers; ``None``: the system's. ``cert`` and ``key``: of this
-    client, where the brokers ask for it.
+    """PEM files for TLS. ``ca``: the authority of the brokers; ``None``: the system's. ``cert`` and ``key``: those of
+    this client, where the brokers ask for it.
     """
 
     ca: PathFromHere | None = None

@@ -116,7 +116,8 @@ class Servers:
 class Connected:
     """A connection, until it is lost. Its methods raise the errors of the port.
 
-    ``info``: of the stream, when the connection began. ``largest``: bytes of a message that the server takes.
+    ``info``: the description of the stream, when the connection began. ``largest``: bytes of a message that the server
+    takes.
     """
 
     def __init__(self, stream: str, settings: NatsSettings) -> None:

@@ -32,9 +32,9 @@ _ONE_BY_ONE: Final = 100  # messages of a call that are published one after anot
 
 @dataclass(slots=True)
 class _Shard:
-    """``prefix``: of the ids of messages. ``last``: the number in the stream of the last record since delivery began.
-    ``kept``: the same of a record since the last datamarker, ``begin``, which does not come again; 0: there is none.
-    ``highest``: of all that was confirmed.
+    """``prefix``: the prefix of the ids of messages. ``last``: the number in the stream of the last record since
+    delivery began. ``kept``: the same of a record since the last datamarker, ``begin``, which does not come again; 0:
+    there is none. ``highest``: the highest number of all that was confirmed.
     """
 
     subjects: Subjects

@@ -11,8 +11,8 @@ __all__ = ["Run", "runs", "transactions"]
 
 
 class Run(NamedTuple):
-    """Updates of one transaction and one schema that follow one another in their batch. ``tx``: of the batch's
-    transactions; ``ordinal``: of the first update in the batch.
+    """Updates of one transaction and one schema that follow one another in their batch. ``tx``: the ordinal among the
+    batch's transactions; ``ordinal``: the ordinal of the first update in the batch.
     """
 
     begin: int

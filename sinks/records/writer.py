@@ -28,7 +28,7 @@ class RecordRefused(Fatal):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Updates as a store takes them, whose form only its writer knows. ``number``: of the updates."""
+    """Updates as a store takes them, whose form only its writer knows. ``number``: the number of the updates."""
 
     number: int
     parts: Sequence[Any]

@@ -31,7 +31,9 @@ _ROWS: Final = frozenset({Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ})
 
 
 class Columns(NamedTuple):
-    """Rows of one table, an entry for each. ``documents``: empty for a row that is gone. ``types``: of every key."""
+    """Rows of one table, an entry for each. ``documents``: empty for a row that is gone. ``types``: the types of every
+    key.
+    """
 
     keys: Sequence[bytes]
     types: str
@@ -40,7 +42,9 @@ class Columns(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """The value of a record. ``version``: without its era. ``types``: of the key. ``base``: empty if it is the key."""
+    """The value of a record. ``version``: without its era. ``types``: the types of the key. ``base``: empty if it is
+    the key.
+    """
 
     kind: str
     version: str

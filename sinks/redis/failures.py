@@ -15,7 +15,9 @@ __all__ = ["target_error"]
 
 
 class _Meaning(NamedTuple):
-    """``code``: of the problem; empty: it passes by itself, or the operator's change is noticed by the next try."""
+    """``code``: the code of the problem; empty: it passes by itself, or the operator's change is noticed by the next
+    try.
+    """
 
     what: str
     hint: str

@@ -77,8 +77,8 @@ class _Flow:
 
 
 class FlowRecords:
-    """Those of the flows of one process. ``form``: of what the sink stores. ``whole``: whether the store holds every
-    row, so that a flow that has advanced may not begin with an empty one.
+    """Those of the flows of one process. ``form``: the form of what the sink stores. ``whole``: whether the store holds
+    every row, so that a flow that has advanced may not begin with an empty one.
     """
 
     def __init__(self, store: Store, form: str, *, whole: bool) -> None:

@@ -61,7 +61,7 @@ def check_template(template: str) -> str:
 
 
 class Keys:
-    """``template``: of all tables but those of ``tables``."""
+    """``template``: the template of all tables but those of ``tables``."""
 
     def __init__(self, template: str, tables: Mapping[str, str]) -> None:
         self._template = template

@@ -221,7 +221,9 @@ class RowWriter(RecordWriter):
             await self._remove(shard, table, within, version)
 
     async def _remove(self, shard: str, table: str, rows: Mapping[bytes, bytes], version: str | None) -> None:
-        """Remove rows, by their keys and entries. ``version``: of the tombstones; ``None``: without them."""
+        """Remove rows, by their keys and entries. ``version``: the version of the tombstones; ``None``: without
+        them.
+        """
         removals = [
             (key, data, None if version is None else Entry.from_bytes(data)._replace(version=version, there=False))
             for key, data in rows.items()

@@ -19,7 +19,7 @@ __all__ = ["BYTES", "ROWS", "Entry", "apply", "index_of", "remove", "truncate"]
 ROWS: Final = 1000
 """In one script: the server does nothing else meanwhile."""
 BYTES: Final = 1 << 20
-"""About so many in one script."""
+"""About this number in one script."""
 
 _TIME: Final = """
 local function put(command, key, values) if #values > 0 then redis.call(command, key, unpack(values)) end end
@@ -94,8 +94,9 @@ return 1
 
 
 class Entry(NamedTuple):
-    """What is known of a row. ``version``: of its value, or of its removal (``there`` is false). ``generation``: of the
-    update that wrote it. ``types``: of the values of its key. ``shard``: that of the update.
+    """What is known of a row. ``version``: the version of its value, or of its removal (``there`` is false).
+    ``generation``: the generation of the update that wrote it. ``types``: the types of the values of its key.
+    ``shard``: that of the update.
     """
 
     version: str
@@ -127,7 +128,7 @@ def index_of(log: str, table: str) -> tuple[str, str]:
 
 def apply(index: tuple[str, str], keep: int, rest: str, rows: Mapping[bytes, tuple[bytes, bytes]]) -> Script:
     """Store the values of rows by their versions, each unless a newer one is known; ``b""``: the row is gone. ``keep``:
-    milliseconds for which tombstones are kept. ``rest``: of the entries of all rows.
+    milliseconds for which tombstones are kept. ``rest``: the remainder of all rows' entries.
     """
     return Script(_APPLY, [*index, *rows], [keep, rest, *chain.from_iterable(rows.values())])
 

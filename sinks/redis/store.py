@@ -28,7 +28,7 @@ _CONNECT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
-    """Commands whose answers are not here yet. ``names``: of the commands."""
+    """Commands whose answers are not here yet. ``names``: the names of the commands."""
 
     connection: Any
     names: Sequence[str]

@@ -25,7 +25,7 @@ class Sweeps:
         self._epochs: dict[str, tuple[int, int]] = {}  # by shard the epoch, and the number of the last move
 
     def assigned(self, notice: ShardNotice) -> None:
-        """An epoch begins. The sweep is repeated from its begin if another process may have had the shard."""
+        """An epoch begins. The sweep is repeated from its beginning if another process may have had the shard."""
         epoch, move = self._epochs.get(notice.shard, (0, 0))
         if (epoch + 1, move) != (notice.epoch, notice.move):
             self._kept.pop(notice.shard, None)

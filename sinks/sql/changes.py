@@ -102,7 +102,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """``values``: of every column, or a part of them; ``None``: the row is deleted."""
+    """``values``: the values of every column, or a part of them; ``None``: the row is deleted."""
 
     values: tuple[Value, ...] | _Part | None
 
@@ -322,7 +322,8 @@ class _Changes:
 
 
 def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
-    """The steps that have the effect of the ``updates``, which are of one table and schema. ``moved``: of that table.
+    """The steps that have the effect of the ``updates``, which are of one table and schema. ``moved``: the moved keys
+    of that table.
 
     Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
     """

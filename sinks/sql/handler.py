@@ -32,8 +32,8 @@ _OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink", "wormhole_un
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """What has to be there before the next row of a target: the table, and the owner's entry. ``rows``: of the source's
-    table; ``stale``: whether they lack values, however the table is found.
+    """What has to be there before the next row of a target: the table, and the owner's entry. ``rows``: notes about the
+    rows of the source's table. ``stale``: whether these rows lack values, even where the target has the table.
     """
 
     target: TargetTable
@@ -44,9 +44,9 @@ class _Definition:
 
 @dataclass(slots=True)
 class _Shard:
-    """``tables``: of this epoch, by the source's name; ``None``: there is no such target. ``moved``: of the open
-    transaction, by the source's name, all in one ``room``. ``defined``: what the next rollback does; ``failed``: why
-    that failed for a target the last time. ``generation``: of the last backfill.
+    """``tables``: the tables of this epoch, by the source's name; ``None``: there is no such target. ``moved``: those
+    of the open transaction, by the source's name, all in one ``room``. ``defined``: what the next rollback does;
+    ``failed``: why that failed for a target the last time. ``generation``: the generation of the last backfill.
     """
 
     log: str = ""

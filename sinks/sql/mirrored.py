@@ -69,8 +69,8 @@ class _Column:
 class Mirrored:
     """One table as one shard writes it.
 
-    ``schema``: of the source's rows; ``None`` if no update has described it, and then only rows that the target has
-    are concerned. ``table``: the target as it is.
+    ``schema``: the schema of the source's rows; ``None`` if no update has described it, and then only rows that the
+    target has are concerned. ``table``: the target as it is.
     """
 
     def __init__(

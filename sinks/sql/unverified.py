@@ -26,7 +26,9 @@ class Unverified:
     table: str
 
     def note(self, database: Database, connection: Any, generation: int) -> None:
-        """Enter them for every shard of the owner. ``generation``: of the last backfill that does not help."""
+        """Enter them for every shard of the owner. ``generation``: the generation of the last backfill that does not
+        help.
+        """
         self._forget(database, connection, "")
         sql = "INSERT INTO wormhole_unverified (name, owner, source, shard, generation) SELECT %s, %s, %s, shard, %s "
         sql += "FROM wormhole_marker WHERE application = %s AND dataset = %s"

@@ -53,9 +53,9 @@ class _Shard:
 
 
 class Archiver(Subscriber):
-    """``flush_every``: a shard is committed at the first datamarker so many seconds after its first uncommitted update.
-    ``flush_size``: it is committed earlier at so many bytes of rows. All shards together keep about so many in memory.
-    ``accept_loss``: a range that the log lost is noted in the archive, and archiving continues after it.
+    """``flush_every``: a shard is committed at the first datamarker this many seconds after its first uncommitted
+    update. ``flush_size``: it is committed earlier at this many bytes of rows. All shards together keep about this many
+    in memory. ``accept_loss``: a range that the log lost is noted in the archive, and archiving continues after it.
 
     ``now``: seconds of a monotonic clock. ``today``: seconds since 1970.
     """

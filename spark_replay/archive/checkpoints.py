@@ -21,11 +21,13 @@ from spark_replay.archive.manifest import Checkpoint, FileEntry
 __all__ = ["INLINE", "LARGEST", "Listed", "arranged", "held_chunks", "joined"]
 
 INLINE: Final = 16
-"""A manifest lists at most so many files itself. The newest is always among them, because its end may still move."""
+"""A manifest lists at most this many files itself. The newest is always among them, because its end may still move."""
 LARGEST: Final = 4096
 _SIZES: Final = (INLINE, 256, LARGEST)
 _MOST: Final = 48
-"""So many adjacent checkpoints become one, however few files they list: merging of files leaves such checkpoints."""
+"""The number of adjacent checkpoints that become one, however few files they list: merging of files leaves such
+checkpoints.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ __all__ = ["ArchivedLog", "archived", "archived_dataset", "check_archive", "chec
 
 @dataclass(frozen=True, slots=True)
 class ArchivedLog:
-    """``name``: of the dataset.
+    """``name``: the name of the dataset.
 
     ``stored``: its settings come from ZooKeeper, where others may write, instead of a file.
     """

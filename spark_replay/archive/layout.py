@@ -41,7 +41,7 @@ __all__ = [
 
 ABOUT: Final = "archive.json"
 KEPT_VERSIONS: Final = 20
-"""So many manifests of a shard are kept. Older ones are deleted after a commit."""
+"""The number of manifests of a shard that are kept. A commit deletes older ones."""
 
 _MANIFEST: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 
@@ -76,7 +76,7 @@ def about_from_json(data: bytes, where: str) -> About:
         return About(str(given["dataset"]), str(given["copy"]), int(given["created"]))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ArchiveError(
-            f"{where} does not say whose archive this is: {type(error).__name__} {error}",
+            f"{where} does not name the dataset of the archive: {type(error).__name__} {error}",
             hint="restore it from a backup, or name another folder in [datasets.X.archive]",
         ) from error
 

@@ -59,7 +59,7 @@ def noted_snapshot(store: ArchiveStore) -> NewestSnapshot | None:
 def note_snapshot(store: ArchiveStore, made: NewestSnapshot, manifests: Mapping[str, Manifest]) -> None:
     """Note ``made`` as the newest snapshot, unless the noted one can be continued and ends later in some shard.
 
-    If two jobs do this at the same time, either note may stay. ``manifests``: of all shards. Raises as
+    If two jobs do this at the same time, either note may stay. ``manifests``: the manifests of all shards. Raises as
     :func:`noted_snapshot`, and :class:`~wormhole.model.errors.ArchiveError` if writing is not permitted.
     """
     noted = noted_snapshot(store)
@@ -86,8 +86,8 @@ def continued_at(noted: NewestSnapshot, manifests: Mapping[str, Manifest]) -> di
     """The place in each shard from which on the next snapshot needs the archive.
 
     Empty: the next snapshot cannot be made from ``noted``, because the archive of a shard is gone, begins later, or
-    lost a part after it. ``manifests``: of all shards; their files are not used. A shard that the snapshot does not
-    have is needed from its first row on.
+    lost a part after it. ``manifests``: the manifests of all shards; their files are not used. A shard that the
+    snapshot does not have is needed from its first row on.
     """
     if noted.places.keys() - manifests.keys():
         return {}

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _HANDLER_S: Final = 300.0
 """How long a callback may take. A large file has to be committed to a slow storage within it."""
 _RETRY: Final = RetryPolicy(attempts=1_000_000, longest_wait=30.0)
-"""There are so many attempts that the archiver outlasts a storage that is away for an hour. The log is kept meanwhile.
+"""With this number of attempts the archiver outlasts a storage that is away for an hour. The log is kept meanwhile.
 """
 _BUFFER: Final = 32 << 20
 """The SDK's ``buffer``, unless the environment sets another. It is half the default: after a rollback the publisher is

@@ -136,7 +136,7 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
         problems.append(f"the manifest's counts by operation and by table do not make {entry.rows:,} rows")
     orders = [marker.order for marker in footer.markers]
     begin = footer.begin.order
-    # A file that has only rows that a backfill read at its begin also ends there.
+    # A file that has only rows that a backfill read at its beginning also ends there.
     rising = not orders or orders[0] > begin or orders == [begin]
     if orders != sorted(set(orders)) or not rising or orders[-1:] not in ([], [footer.end.order]):
         problems.append("its datamarkers do not ascend to its end")

@@ -29,7 +29,9 @@ __all__ = ["Audit", "FlowCounts", "audit", "flow_counts", "write_parquet"]
 
 @dataclass(slots=True)
 class FlowCounts:
-    """The delivery counts of one flow under the filter that its application has now. ``limits``: of their delays."""
+    """The delivery counts of one flow under the filter that its application has now. ``limits``: the limits of their
+    delays.
+    """
 
     flow: str
     limits: tuple[float, ...] = ()

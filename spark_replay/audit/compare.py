@@ -182,7 +182,7 @@ def single_hashes(windows: Sequence[AuditWindow]) -> dict[tuple[str, int], froze
 
 
 def findings(windows: Sequence[AuditWindow], ids: Mapping[tuple[str, int], Mapping[int, str]]) -> list[AuditFinding]:
-    """The findings of the comparison. ``ids``: of the updates in :func:`single_hashes`."""
+    """The findings of the comparison. ``ids``: the ids of the updates in :func:`single_hashes`."""
     return [finding for one in windows for finding in _findings(one, ids.get((_shard(one), one.window), {}))]
 
 

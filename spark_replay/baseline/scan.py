@@ -84,7 +84,9 @@ def not_before_of(store: ArchiveStore, log: str, begin: Datamarker) -> Datamarke
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The ranges of one ``log`` that one task reads. ``fingerprints``: of the tables' keys, by table."""
+    """The ranges of one ``log`` that one task reads. ``fingerprints``: the fingerprints of the tables' keys, by
+    table.
+    """
 
     log: str
     ranges: tuple[KeyRange, ...]
@@ -95,8 +97,8 @@ class Portion:
 class Scan:
     """Reads the ranges of a portion that were not read yet. Runs on the executors.
 
-    ``storage``: of the snapshot. ``begins``: by log, as in the plan. ``scan``: the number in the ids of the rows.
-    ``patience_s``: seconds without a chunk after which a task gives up.
+    ``storage``: the storage of the snapshot. ``begins``: by log, as in the plan. ``scan``: the number in the ids of the
+    rows. ``patience_s``: seconds without a chunk after which a task gives up.
     """
 
     logs: Mapping[str, TableLog]

@@ -127,8 +127,8 @@ class BaselinePlan:
 class Done:
     """A range that was read. ``file``: its rows; ``None``: there are none. ``first``: the least ``not_before`` of its
     chunks; each chunk shows every change before its own. ``high``: the place of its last chunk, in the source's terms.
-    ``rows``: the number of rows by ``not_before`` of their chunks, counted over all shards. ``shards``: of its rows.
-    ``schemas``: of its chunks.
+    ``rows``: the number of rows by ``not_before`` of their chunks, counted over all shards. ``shards``: the shards of
+    its rows. ``schemas``: the schemas of its chunks.
     """
 
     number: int

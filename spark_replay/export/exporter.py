@@ -60,9 +60,9 @@ def start_from(folder: str, store: ArchiveStore) -> ExportStart:
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of a run for one table. ``did``: ``created``, ``changed``, ``moved`` (later places, the same rows),
-    ``nothing``, or ``left_out`` (it cannot be exported, and was not requested by name). ``rows``: of the table.
-    ``changes``: about how many changes of the archive were read. ``added`` and ``removed``: files. ``places``: by
-    shard, the place up to which the table has the log. ``problem``: why nothing was done.
+    ``nothing``, or ``left_out`` (it cannot be exported, and was not requested by name). ``rows``: the number of rows of
+    the table. ``changes``: about how many changes of the archive were read. ``added`` and ``removed``: files.
+    ``places``: by shard, the place up to which the table has the log. ``problem``: why nothing was done.
     """
 
     table: str
@@ -80,8 +80,8 @@ class Result:
 @dataclass
 class Exporter:
     """``open``: returns the open table of a table of the dataset. ``job``: writes the new files. ``tables``: only
-    these. ``types``: of columns, by table. ``until``: the last place. ``dry``: write nothing. ``now_us``: microseconds
-    since 1970. Not safe for threads.
+    these. ``types``: the types of columns, by table. ``until``: the last place. ``dry``: write nothing. ``now_us``:
+    microseconds since 1970. Not safe for threads.
     """
 
     store: ArchiveStore

@@ -49,10 +49,11 @@ _BROADCAST_KEYS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """``ranges``: of the archive. ``schemas``: of their rows, oldest first. ``files``: of the table. ``before`` and
-    ``columns``: its present and its new columns. ``start``: rows of a snapshot before the ranges, in the archive's
-    form. ``inspect``: whether the ranges may have changes that end many rows. ``rewrites``: every row of the table is
-    read and written. ``filesystem``, ``folder`` and ``shape``: where and how new files are written.
+    """``ranges``: the ranges of the archive. ``schemas``: the schemas of their rows, oldest first. ``files``: the files
+    of the table. ``before`` and ``columns``: its present and its new columns. ``start``: rows of a snapshot before the
+    ranges, in the archive's form. ``inspect``: whether the ranges may have changes that end many rows. ``rewrites``:
+    every row of the table is read and written. ``filesystem``, ``folder`` and ``shape``: where and how new files are
+    written.
     """
 
     store: ArchiveStore

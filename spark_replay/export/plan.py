@@ -43,8 +43,8 @@ class KeylessError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """``schemas``: of the rows, oldest first. ``key``, ``columns``: of the table after the run. ``changes``: about how
-    many of its rows the ranges have. ``before``: the shards in the table before the run.
+    """``schemas``: the schemas of the rows, oldest first. ``key``, ``columns``: those of the table after the run.
+    ``changes``: about how many of its rows the ranges have. ``before``: the shards in the table before the run.
     """
 
     selection: TableSelection
@@ -79,7 +79,7 @@ class ExportPlan:
 def first(store: ArchiveStore, start: SnapshotAbout | None, folder: str, until: Asked) -> TableSelection:
     """The selection for the first export of a table: everything, or the updates after the snapshot ``start``.
 
-    ``folder``: of the snapshot. Raises :class:`~wormhole.model.errors.ReplayError` if rows would be missing.
+    ``folder``: the folder of the snapshot. Raises :class:`~wormhole.model.errors.ReplayError` if rows would be missing.
     """
     if start is not None:
         return select_since(store, start, f"the snapshot in {folder}", until)

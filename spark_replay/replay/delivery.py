@@ -162,8 +162,8 @@ class Delivery:
 
     ``pieces``: returns the pieces after a datamarker, in order; it is called in a thread. ``until``: the end of the
     range, offered last. ``share``: this flow's share of the replay's rate. ``ask``: asks the publisher for the share;
-    blocks, may raise. ``partial``: not everything that the application's filter selects is pushed. ``latest``: of the
-    changes of a key only the last one is.
+    blocks, may raise. ``partial``: not everything that the application's filter selects is pushed. ``latest``: only
+    the last change of each key is pushed.
     """
 
     route: Route

@@ -29,7 +29,7 @@ _KEPT: Final = 4096
 percent.
 """
 _HASHES: Final = 1 << 64
-_HERE_BYTES: Final = 512 << 20  # one process reads so many bytes of rows in the time in which Spark starts
+_HERE_BYTES: Final = 512 << 20  # one process reads this many bytes of rows in the time in which Spark starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
 @dataclass(frozen=True, slots=True)
 class _Looked:
     """The result of a task, or of several tasks of one shard. ``keyless``: how many of the updates are of tables
-    without a key. ``hashes``: of the keys of the others, as a :class:`Sketch` has them."""
+    without a key. ``hashes``: the hashes of the keys of the others, as a :class:`Sketch` has them."""
 
     shard: str
     updates: int = 0

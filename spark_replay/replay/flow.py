@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 
 class ReplayFlow:
-    """See the module. ``shares``: of the replay's rate. ``stopped``: nothing new may begin.
+    """See the module. ``shares``: the shares of the replay's rate. ``stopped``: nothing new may begin.
 
     The flow's own thread and the thread of the leases use it.
     """

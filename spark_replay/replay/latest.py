@@ -5,7 +5,7 @@
     last change      first change     the row is
     DELETE           any              DELETE
     UPSERT, READ     any              UPSERT    (whether the key existed is not known)
-    INSERT, UPDATE   INSERT           INSERT    the key did not exist at the begin of the range
+    INSERT, UPDATE   INSERT           INSERT    the key did not exist at the beginning of the range
                      UPDATE, DELETE   UPDATE    the key existed
                      UPSERT, READ     UPSERT
 

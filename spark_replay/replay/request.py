@@ -37,7 +37,7 @@ class ReplayRequest:
     """``shards``: patterns as in a shell; empty: all. ``rate``: bytes per second of all tasks together; 0: no limit.
     ``at_once``: the most flows that Spark gets at one time. ``snapshot``: the folder of a snapshot whose rows come
     first; empty: none. ``patience_s``: how long a subscriber or a publisher may be away. ``lease_s``: how long a flow
-    stays with the replay after this driver died. ``id``: of this replay. ``who``: ``user@host``.
+    stays with the replay after this driver died. ``id``: the id of this replay. ``who``: ``user@host``.
     """
 
     id: str
@@ -63,8 +63,8 @@ class ReplayRequest:
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
     """The configuration of a replay. ``grow_s``: how long a running archiver may take for the archive's next file.
-    ``tls``: to dial subscribers with. ``heartbeat_s``, ``max_frame``: of streams, as publishers have them.
-    ``mask_key_file``: of hashes, as publishers have it.
+    ``tls``: to dial subscribers with. ``heartbeat_s``, ``max_frame``: the limits of streams, as publishers have them.
+    ``mask_key_file``: the file with the key of hashes, as publishers have it.
     """
 
     dataset: DatasetConfig

@@ -64,8 +64,8 @@ Piece = tuple[int, Packed]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The rows that one task reads: those of ``files`` with ``after < place <= until``. ``number``: of the slice in the
-    range, by place."""
+    """The rows that one task reads: those of ``files`` with ``after < place <= until``. ``number``: the number of the
+    slice in the range, by place."""
 
     shard: str
     files: tuple[FileEntry, ...]

@@ -61,13 +61,13 @@ _FRUITLESS: Final = 100
 class Task:
     """Everything that a task needs. It is sent to the executors.
 
-    ``ticket``: of the replay of this flow. ``name``: of this task and its attempts alone. ``begin``: where the pushed
-    range begins. ``rate``: bytes per second of this task unless the publisher sends another share; 0: no limit.
-    ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers with; the files
-    must have the same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers have them.
-    ``halts_on_bad_value``: of the application. ``mask_key_file``: the key of hashes; it must have the same path on the
-    executors too. ``schemas``: by id, of the rows of a pass. ``by_values``: whether its rows were folded to the last
-    changes of their keys for a filter that tests values; ``None``: the rows are not folded.
+    ``ticket``: the ticket of the replay of this flow. ``name``: the name of this task and its attempts alone.
+    ``begin``: where the pushed range begins. ``rate``: bytes per second of this task unless the publisher sends another
+    share; 0: no limit. ``patience_s``: how long a subscriber or the publisher may be away. ``tls``: to dial subscribers
+    with; the files must have the same paths on the executors. ``heartbeat_s``, ``max_frame``: as publishers have them.
+    ``halts_on_bad_value``: the setting of the application. ``mask_key_file``: the key of hashes; it must have the same
+    path on the executors too. ``schemas``: by id, of the rows of a pass. ``by_values``: whether its rows were folded to
+    the last changes of their keys for a filter that tests values; ``None``: the rows are not folded.
     """
 
     flow: str

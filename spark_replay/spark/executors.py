@@ -1,7 +1,7 @@
-"""Checks on an executor whether it can run our tasks, before any of our objects is unpickled.
+"""Checks whether an executor can run our tasks. The check runs on the executor before it unpickles our objects.
 
-Without this check a missing package is an error of pickle that names no host. Another release with the same names is
-not noticed at all. So :func:`checked` sends its own code by value, and the driver's versions as plain text.
+Without this check a missing package causes an error of pickle that names no host, and another release with the same
+names is not noticed. So :func:`checked` sends its own code by value, and the driver's versions as plain text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HINT: Final = (
 
 @cache
 def needed() -> dict[str, str]:
-    """The versions and compiled modules of this process, which executors must have too, by names for people."""
+    """The versions and the compiled modules of this process, by their printed names. Executors must have the same."""
     found = _versions()
     found["compiled"] = " ".join(name for name in compiled_modules() if name.partition(".")[0] in _PACKAGES)
     return found

@@ -105,7 +105,7 @@ def _versions(
 
 
 def _all_columns(plan: Decoding) -> pa.Schema:
-    """The columns of the result of ``plan``: the table's and ours, with the begin and the end of versions."""
+    """The columns of the result of ``plan``: the table's and ours, with the beginning and the end of versions."""
     return pa.schema([*plan.shape(), *(pa.field(name, kind) for name, kind in _LIFE.items())])
 
 

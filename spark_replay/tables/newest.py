@@ -27,8 +27,8 @@ _COLUMNS: Final = ("schema_id",)
 
 @dataclass(frozen=True, slots=True)
 class LogSchema:
-    """A table's newest schema in one log. ``place``: of the last row with it, as in the archive. If the table never
-    had another schema, it is a place before that row.
+    """A table's newest schema in one log. ``place``: the place of the last row with it, as in the archive. If the table
+    never had another schema, it is a place before that row.
     """
 
     schema: Schema
@@ -48,9 +48,9 @@ def newest_schemas(
 ) -> dict[str, dict[str, LogSchema]]:
     """The newest schemas of the rows in ``ranges`` and of the schemas ``before`` them.
 
-    A TRUNCATE is ignored, because its schema has no columns. ``log_of``: log by shard. ``schemas``: of the rows, by id.
-    The last row is read only for tables with more than one schema, and in as few row groups as possible. Raises
-    :class:`~wormhole.model.errors.ArchiveError`.
+    A TRUNCATE is ignored, because its schema has no columns. ``log_of``: log by shard. ``schemas``: the schemas of the
+    rows, by id. The last row is read only for tables with more than one schema, and in as few row groups as possible.
+    Raises :class:`~wormhole.model.errors.ArchiveError`.
     """
     found = {table: dict(logs) for table, logs in (before or {}).items()}
     known = {id_: schema for id_, schema in schemas.items() if schema.columns}

@@ -122,7 +122,9 @@ def without(shape: pa.Schema, *names: str) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Decodes rows of one table to columns. It is sent to the executors. ``fields``: of the values, by path."""
+    """Decodes rows of one table to columns. It is sent to the executors. ``fields``: the fields of the values, by
+    path.
+    """
 
     schemas: tuple[Schema, ...]
     columns: tuple[TableColumn, ...]

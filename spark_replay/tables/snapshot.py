@@ -3,7 +3,7 @@
 A snapshot is a folder::
 
     snapshot.json             its description, and the places from which the archive continues; written last
-    tables/TABLE/*.parquet    for people: the columns that the table has now
+    tables/TABLE/*.parquet    for users: the columns that the table has now
     updates/*.parquet         for a replay and the next snapshot: the same rows as updates, in the archive's columns and
                               ``shard``
 
@@ -48,9 +48,9 @@ def write_snapshot(
 ) -> Written:
     """Write the tables as they were at ``until`` (by default the archive's end) into the empty folder ``to``.
 
-    ``tables``: only these. ``readings``: how single tables are read. ``previous``: the folder of an earlier snapshot;
-    then only the archive after it is read. Raises :class:`~wormhole.model.errors.UsageError` for a wrong request,
-    :class:`~wormhole.model.errors.ArchiveError` and :class:`~wormhole.model.errors.ReplayError`.
+    ``tables``: the tables to write; empty: all. ``readings``: how single tables are read. ``previous``: the folder of
+    an earlier snapshot; then only the archive after it is read. Raises :class:`~wormhole.model.errors.UsageError` for a
+    wrong request, :class:`~wormhole.model.errors.ArchiveError` and :class:`~wormhole.model.errors.ReplayError`.
     """
     folder = Folder(to, ABOUT)
     folder.begin()

@@ -65,7 +65,7 @@ class HeldRows:
 class SnapshotPlan:
     """The input and the tables of a snapshot. ``names``: tables to write. ``left_out`` and ``others``: as in
     :class:`~spark_replay.tables.about.SnapshotAbout`. ``begins``: by shard, where the archive of its rows began, if
-    that is not the begin of the range.
+    that is not the beginning of the range.
     """
 
     selection: TableSelection

@@ -419,7 +419,7 @@ def next_offset(
 ) -> dict[str, str]:
     """The offset after at most ``max_files`` further files of each shard, and not after ``target``.
 
-    A new shard is read from its begin. A shard that no longer exists keeps its place.
+    A new shard is read from its beginning. A shard that no longer exists keeps its place.
     """
     offset = dict(start)
     for manifest in manifests:

@@ -43,7 +43,7 @@ UPDATES: Final = "updates"
 """The folder of the updates within a snapshot."""
 
 _SHAPE: Final = f"{TYPES}, shard string"
-_ROW_GROUP: Final = 8 << 20  # bytes; a task of a replay has so many in memory at a time
+_ROW_GROUP: Final = 8 << 20  # bytes; a task of a replay has this many in memory at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class FoundPublishers:
             points = await self._coordinator.attach_points(application)
             flows = await self._coordinator.flows([application])
         except WormholeError as error:
-            self._say(f"the publishers cannot be looked up, it is tried again: {error}")
+            self._say(f"the publishers cannot be looked up, a retry follows: {error}")
             return ()
         found = {point: address for point in points if (address := self._usable(point))}
         logs = {shard.partition(".")[0] for _, shard in flows} | {point.log for point in points}

@@ -47,8 +47,8 @@ class PushingPeer:
     """The publisher at the other end of a stream. It may be kept without keeping the stream.
 
     ``name``: its own name; ``dataset`` and ``log``: what it reads; ``owner``: the lock under which it serves
-    (``Hello.owner``), empty if that is not known; ``names``: of its certificate, none without TLS; ``connected``:
-    whether the stream is open; ``left``: whether it ended the stream because it stops.
+    (``Hello.owner``), empty if that is not known; ``names``: the names of its certificate, none without TLS;
+    ``connected``: whether the stream is open; ``left``: whether it ended the stream because it stops.
     """
 
     name: str = ""

@@ -5,7 +5,8 @@
     ASSIGNED   [ row read under a lock; epoch raised; committed ]
     callback   [ open = nonce; savepoint;  callback, callback, ...  datamarker: savepoint released; marker stored ]
 
-A bracket is a transaction. What follows from a row is decided by :mod:`~subscriber_sdk.transactional.marker_row`.
+Each pair of brackets is one transaction. :mod:`~subscriber_sdk.transactional.marker_row` decides what follows from a
+row.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class ShardTransactions(Generic[C]):
         self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch begins. Returns where; ``None``: at the publisher's datamarker.
+        """An epoch begins. Returns the datamarker at which it begins; ``None``: it begins at the publisher's.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
@@ -72,13 +73,13 @@ class ShardTransactions(Generic[C]):
             return await self._call(callback, *arguments)
 
     async def deliver(self, callback: Callable[..., Any], update: Update) -> None:
-        """The same for an update, unless it is a dead letter whose effects are stored."""
+        """Like :meth:`call`, for an update. A dead letter whose effects are stored is skipped."""
         async with self._turn:
             if self._is_new(update):
                 await self._call(callback, update)
 
     async def deliver_all(self, callback: Callable[..., Any], updates: list[Update]) -> None:
-        """The same for several updates."""
+        """Like :meth:`deliver`, for several updates."""
         async with self._turn:
             if self._among_letters:
                 updates = [update for update in updates if self._is_new(update)]
@@ -86,7 +87,7 @@ class ShardTransactions(Generic[C]):
                 await self._call(callback, updates)
 
     async def deliver_rows(self, callback: Callable[..., Any], batch: Any, replayed: bool) -> None:
-        """The same for updates as Arrow columns: a ``pyarrow.RecordBatch``."""
+        """Like :meth:`deliver`, for updates as Arrow columns: a ``pyarrow.RecordBatch``."""
         async with self._turn:
             if self._among_letters and replayed:
                 columns = (batch.column(name).to_pylist() for name in ("_place", "_tx", "_index"))
@@ -131,7 +132,7 @@ class ShardTransactions(Generic[C]):
                 self._among_letters = False
 
     async def rolled_back(self, to: Datamarker) -> None:
-        """Updates after ``to`` come again."""
+        """The transaction is rolled back. The updates after ``to`` are delivered again."""
         async with self._turn:
             await self._roll_back()
             if self._stored is not None and self._stored.marker != marker_to_bytes(to):
@@ -144,7 +145,7 @@ class ShardTransactions(Generic[C]):
             await self._end()
 
     def replaying(self) -> None:
-        """A replay of older updates begins: what comes before the datamarker is no dead letter."""
+        """A replay of older updates begins. An update before the datamarker is no longer a dead letter."""
         self._among_letters = False
 
     # --- inside a turn ---
@@ -278,7 +279,7 @@ class ShardTransactions(Generic[C]):
         return None if found is None else row_of(found, self._shard)
 
     async def _refused(self, error: Exception | None) -> NoReturn:
-        """A statement of the helper failed, or did not find the row as it was: find out why."""
+        """Find out why a statement of this class failed, or did not find the row as it was, and raise that."""
         mine = self._known()
         lost = self._session is None or not self._session.usable
         await self._roll_back()
@@ -334,7 +335,7 @@ class ShardTransactions(Generic[C]):
 
     @contextmanager
     def _unavailable(self, what: str) -> Iterator[None]:
-        """Driver's errors of the helper's own statements are the database's fault, not an update's."""
+        """Errors of the driver in statements of this class are the database's fault, not an update's."""
         try:
             yield
         except WormholeError:

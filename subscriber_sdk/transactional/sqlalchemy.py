@@ -91,7 +91,9 @@ def _note(context: ExceptionContext) -> None:
 
 
 def _prepare(connection: Connection) -> Connection:
-    """With SQLite a connection whose transactions take the lock at their begin, and which does not return to a pool."""
+    """With SQLite a connection whose transactions take the lock at their beginning, and which does not return to a
+    pool.
+    """
     if connection.dialect.name == "sqlite":
         connection.detach()
         connection.connection.dbapi_connection.isolation_level = None  # type: ignore[union-attr]

@@ -17,7 +17,9 @@ log = logging.getLogger("subscriber_sdk")
 
 
 class BackfillCalls:
-    """One epoch's. ``overridden``: names of the application's callbacks; ``generation``: of the flow's backfill."""
+    """One epoch's. ``overridden``: names of the application's callbacks; ``generation``: the generation of the flow's
+    backfill.
+    """
 
     def __init__(
         self, epoch: Epoch, overridden: frozenset[str], callbacks: Callbacks, gate: Gate, generation: int

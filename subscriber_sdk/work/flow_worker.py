@@ -178,7 +178,7 @@ class FlowWorker:
         self._parking.answered(update_id, refused)
 
     def report(self, now: float) -> push_pb2.HandlerReport:
-        """A report of the callbacks, with the slowest since the last report. ``now``: of the loop's clock."""
+        """A report of the callbacks, with the slowest since the last report. ``now``: the time of the loop's clock."""
         meter = self._callbacks.meter
         table, slowest = meter.slowest()
         running, since = self._callbacks.running(now)

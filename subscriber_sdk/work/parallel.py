@@ -1,4 +1,4 @@
-"""Several callbacks of one flow at a time, each key in order (``keyorder`` has the rules).
+"""Runs several callbacks of one flow at a time. The callbacks of one key stay in order (``keyorder`` has the rules).
 
 The callback for a changed schema waits for all earlier callbacks, and all later ones wait for it.
 """
@@ -19,7 +19,7 @@ from wormhole.wire.update import Update
 __all__ = ["ParallelFailure", "run_parallel"]
 
 
-class ParallelFailure(Exception):  # noqa: N818 - a wrapper that says which of several updates failed
+class ParallelFailure(Exception):  # noqa: N818 - a wrapper that names which of several updates failed
     """``error`` and the first update, in log order, whose callback raised it; ``None``: the callback for a changed
     schema raised it."""
 
@@ -49,10 +49,10 @@ async def run_parallel(
     concurrency: int,
     ahead: bool = True,
 ) -> None:
-    """Work on ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits;
-    without ``ahead`` on ``item`` alone.
+    """Process ``item`` and the batches that follow it in ``log``, up to the next datamarker or until nothing waits.
+    Without ``ahead`` it processes only ``item``.
 
-    A datamarker waits for everything before it, so batches after one are not begun. ``wake`` is set when an item
+    A datamarker waits for everything before it, so no batch after a datamarker is begun. ``wake`` is set when an item
     arrived. ``unfinished``: called for a batch that is not finished, with the number of callbacks that returned. When
     ``going`` is false, no new callback begins. Returns when no callback runs any more. Raises :class:`ParallelFailure`.
     """
@@ -128,7 +128,7 @@ async def run_parallel(
     finally:
         for started in dict.fromkeys(batch for _, batch in (*jobs.values(), *coming)):
             unfinished(started.item, started.returned)
-        # Callbacks run here only if this task itself was cancelled.
+        # A callback still runs here only if this task itself was cancelled.
         for task in running:
             task.cancel()
         if running:

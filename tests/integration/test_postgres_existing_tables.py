@@ -346,7 +346,7 @@ def test_a_call_that_is_interrupted_and_a_connection_that_ends(scene: PostgresSc
         until(lambda: scene.sql(waits), "the chunk does not wait for the lock")
         scene.tables.interrupt()
         reader.join()
-    assert [(one.code, one.hint) for one in found] == [("source-unavailable", "it is tried again")]
+    assert [(one.code, one.hint) for one in found] == [("source-unavailable", "a retry follows")]
     assert len(scene.read("public.fine")) == 2
     scene.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "

@@ -90,7 +90,7 @@ class Answer:
 
 
 def ask(where: Where, flow: str = "") -> list[Answer]:
-    """Get the status of every publisher that can be found. ``flow``: of the flows only this one; empty: all.
+    """Get the status of every publisher that can be found. ``flow``: only this flow; empty: all flows.
 
     Raises :class:`~wormhole.model.errors.WormholeError` when none is found or none answers.
     """
@@ -154,7 +154,7 @@ def _answer(one: Answer, flow: str) -> Answer:
 def describe(
     address: str, tls: TlsFiles | None = None, tls_name: str = "", flow: str = ""
 ) -> admin_pb2.PublisherStatus:
-    """One publisher's state. Blocks. ``flow``: of its flows only this one; empty: all, page by page.
+    """One publisher's state. Blocks. ``flow``: only this flow; empty: all flows, page by page.
 
     Raises :class:`~wormhole.model.errors.StreamBroken` when it does not answer.
     """

@@ -116,7 +116,7 @@ class Unowned:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search. ``addresses``: of the admin services of publishers."""
+    """The result of a search. ``addresses``: the addresses of the admin services of publishers."""
 
     addresses: Sequence[str]
     drained: Sequence[Drained] = ()

@@ -1,4 +1,4 @@
-"""Converts TOML (a file) or JSON (a file, or a node in ZooKeeper) to settings, and settings to JSON."""
+"""Reads settings from TOML (a file) or JSON (a file, or a node in ZooKeeper), and writes settings as JSON."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def load(path: Path | str) -> Config:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             raise ConfigError(
-                f"{path}: is larger than {_LARGEST >> 20} MiB, so no configuration", hint="check the path"
+                f"{path}: is larger than {_LARGEST >> 20} MiB, so it is not a configuration", hint="check the path"
             )
         text = data.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such configuration file", hint="check the path") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: no text in UTF-8 (at byte {error.start}), so no configuration") from error
+        raise ConfigError(f"{path}: no text in UTF-8 (at byte {error.start}), so it is not a configuration") from error
     except OSError as error:
         raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from error
     read = parse_json if Path(path).suffix == ".json" else parse
@@ -144,7 +144,7 @@ def plain(settings: ApplicationConfig | DatasetConfig, *, defaults: bool = False
 
 
 def check_together(datasets: Mapping[str, DatasetConfig], applications: Mapping[str, ApplicationConfig]) -> list[str]:
-    """The conflicts between tables that are valid by themselves, as one line each."""
+    """The conflicts between datasets and applications that are valid by themselves, one line for each."""
     report = ConfigReport("")
     for name, application in applications.items():
         if application.dataset not in datasets:
@@ -234,7 +234,7 @@ def _from_json(model: type[_Named], name: str, text: str, source: str) -> _Named
 
 
 def _kinds(given: Mapping[str, Any]) -> dict[str, str]:
-    """The kind of each source that the text lists, if the text has it."""
+    """The kind of each source in the text's [sources] whose kind is known."""
     tables = given.get("sources")
     sources = tables.items() if isinstance(tables, Mapping) else ()
     texts = {name: table.get("source") for name, table in sources if isinstance(table, Mapping)}
@@ -354,7 +354,7 @@ def _check_archives(
         at, name = ("datasets", dataset.name, "archive", "application"), dataset.archive.application
         application = applications.get(name)
         if application is None:
-            if not isinstance(named, Mapping) or name not in named:  # else the application itself is complained about
+            if not isinstance(named, Mapping) or name not in named:  # otherwise its own problem is in the report
                 # The default is not a typing error.
                 like = suggestion(name, applications) if "application" in dataset.archive.model_fields_set else ""
                 text = (
@@ -372,7 +372,7 @@ def _check_archives(
             )
         folder = dataset.archive.to.rstrip("/")
         if folder in owners:
-            report.add((*at[:3], "to"), f"is the archive of dataset {owners[folder]} too: each needs one of its own")
+            report.add((*at[:3], "to"), f"is the archive of dataset {owners[folder]} too: each dataset needs its own")
         owners[folder] = dataset.name
 
 

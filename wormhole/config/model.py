@@ -137,9 +137,9 @@ SourceName = Annotated[str, AfterValidator(_source_name)]
 class _PlaceSettings(Settings):
     """The settings of a log for the host that reads it, in ``[sources.NAME]`` or in the log's own table of a file.
 
-    ``password_file``: of the account that ``source`` names; for servers only. ``relay``: whether the publisher records
-    the log that it reads on its own disk, so that flows that are behind read the record; ``None``: see
-    :mod:`wormhole.config.relay`. ``slot_budget`` and ``on_relay_full`` are for ``hold``.
+    ``password_file``: the password file of the account that ``source`` names; for servers only. ``relay``: whether the
+    publisher records the log that it reads on its own disk, so that flows that are behind read the record; ``None``:
+    see :mod:`wormhole.config.relay`. ``slot_budget`` and ``on_relay_full`` are for ``hold``.
     """
 
     source: str

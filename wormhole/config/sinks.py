@@ -21,8 +21,8 @@ __all__ = ["SinkTable"]
 class SinkTable(Settings):
     """One table ``[sinks.NAME]``.
 
-    ``url``: of the store, without a password; its scheme is the kind. ``application``: the name of the application
-    whose updates the sink receives; ``None``: the sink's own name. ``options``: all other keys.
+    ``url``: the URL of the store, without a password; its scheme is the kind. ``application``: the name of the
+    application whose updates the sink receives; ``None``: the sink's own name. ``options``: all other keys.
     """
 
     model_config = ConfigDict(extra="allow")

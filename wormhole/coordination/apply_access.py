@@ -71,8 +71,8 @@ def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, P
     """Write a credentials file for each identity that has none in ``folder``, and register them with ZooKeeper.
 
     The identities are the operator, the publishers, and for each stored application its subscribers. Returns the files
-    by identity. If the root is closed, the new identities get their rights at once. ``settings.auth_file``: of an
-    operator, if the root is closed already.
+    by identity. If the root is closed, the new identities get their rights at once. ``settings.auth_file``: the file of
+    an operator, if the root is closed already.
     """
     files = {"operator": folder / "operator", "publisher": folder / "publisher"}
     for who, path in files.items():

@@ -112,7 +112,7 @@ class EphemeralNode:
                 continue
             except (WormholeError, NoNodeError) as error:
                 if str(error) != refused:
-                    _log.warning("%s could not be kept, it is tried again: %s", self.path, error)
+                    _log.warning("%s could not be kept, a retry follows: %s", self.path, error)
                 refused = str(error)
                 await self._session.pause(contact_seen)
                 continue

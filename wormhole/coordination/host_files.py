@@ -30,7 +30,7 @@ from wormhole.model.replace_file import replace_file
 
 __all__ = ["HostFiles"]
 
-# The file is trimmed after it grew by so many entries, so that not every entry rewrites it.
+# The file is trimmed after it grew by this many entries, so that not every entry rewrites it.
 _SPARE: Final = 100
 
 

@@ -376,7 +376,7 @@ def lost(what: str, settings: CoordinatorConfig, cause: BaseException | None = N
     reason = f" ({type(cause).__name__})" if cause is not None else ""
     return CoordinationLost(
         f"no contact with ZooKeeper {settings.zookeeper}{reason}: {what}",
-        hint="it is tried again by itself; check that ZooKeeper runs and can be reached",
+        hint="a retry follows; check that ZooKeeper runs and can be reached",
     )
 
 

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 # Calls at once. Further calls wait in this process's memory, not in kazoo's queue.
 _CALLS_AT_ONCE: Final = 64
 _CALLS_TOGETHER: Final = 64
-"""So many calls together use one of these slots, because they are one piece of work for kazoo's threads."""
+"""This number of calls uses one of these slots, because they are one piece of work for kazoo's threads."""
 _PROBES_PER_SESSION: Final = 10
 _PROBES_AT_ONCE: Final = 2
 """Probes that wait for answers at one time.

@@ -51,8 +51,9 @@ class _Found:
     """The nodes of a log, as they were read.
 
     ``holder``: content of the owner's node (``None``: there is none). ``session``: the session that made it. 0: none
-    did, so it was written by hand or copied, and the log has no owner. ``version``: of the term's node (``None``: there
-    is none). ``made``: the transaction that made that node. ``record``: its content (``None``: nothing valid).
+    did, so it was written by hand or copied, and the log has no owner. ``version``: the version of the term's node
+    (``None``: there is none). ``made``: the transaction that made that node. ``record``: its content (``None``: nothing
+    valid).
     """
 
     holder: bytes | None
@@ -196,7 +197,7 @@ class ZooKeeperClaim:
                 continue
             except WormholeError as error:
                 if str(error) != said:
-                    _log.warning("%s could not be taken again, it is tried again: %s", self.group, error)
+                    _log.warning("%s could not be taken again, a retry follows: %s", self.group, error)
                 said = str(error)
                 await self._session.pause(contact_seen)
                 continue

@@ -92,8 +92,8 @@ class PublisherInfo:
 class AttachPoint:
     """A live publisher, or one that stands by, for the subscribers of an application that dial.
 
-    ``name``: of its copy and host. ``address``: where they dial; ``token_address``: where those dial that have a token
-    and no certificate. Empty: no address is known that other hosts can dial.
+    ``name``: the name of its copy and host. ``address``: where they dial; ``token_address``: where those dial that have
+    a token and no certificate. Empty: no address is known that other hosts can dial.
     """
 
     log: str
@@ -203,7 +203,7 @@ class LogOwners:
 class FlowRecord:
     """A publisher's report of a flow. It is advisory: the marker store decides about epochs.
 
-    ``process``: of the subscriber; see :class:`SubscriberInfo`.
+    ``process``: the process of the subscriber; see :class:`SubscriberInfo`.
     """
 
     owner: str
@@ -524,8 +524,8 @@ class Coordinator(Protocol):
         """
 
     async def log_owners(self, groups: Collection[LogGroup] | None = None) -> Mapping[LogGroup, LogOwners]:
-        """The owners of each of ``groups``; ``None``: of every log that has, or had, an owner or a candidate. In the
-        static form no log has an owner.
+        """The owners of each of ``groups``; ``None``: those of every log that has, or had, an owner or a candidate. In
+        the static form no log has an owner.
         """
 
     async def request_move(self, group: LogGroup, request: MoveRequest | None) -> None:

@@ -25,7 +25,7 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
     """The data folder of a configuration file: ``data``, or ``.wormhole/<its name>`` beside it. Absolute.
 
     Raises :class:`~wormhole.model.errors.ConfigError` for a folder beside the file that another user made. That user
-    would know its credentials, and could replace a file by a link to any other file.
+    could read the credentials in it, and replace a file by a link to any other file.
     """
     if data is not None:
         return data.absolute()
@@ -47,7 +47,7 @@ def _stranger(path: Path, file: Path) -> int | None:
         if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
             return None
         return None if owner == file.stat().st_uid else owner
-    except OSError:  # none, or a folder that may not be looked into, which its opening reports
+    except OSError:  # there is none, or its folder may not be read: opening it reports that
         return None
 
 
@@ -55,7 +55,7 @@ def write_embedded(folder: Path, coordinator: CoordinatorConfig, state_dir: Path
     """Write the embedded ZooKeeper's address and credentials in one step, as a configuration file. Blocks. Raises
     ``OSError``.
 
-    ``state_dir``: of the publishers. Commands that are given this file find their tokens there.
+    ``state_dir``: the state folder of the publishers. Commands that are given this file find their tokens there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings = coordinator.model_dump(mode="json", exclude_defaults=True)
@@ -85,7 +85,7 @@ def embedded_coordinator(file: Path) -> CoordinatorConfig:
     path = up_folder(file) / _FILE
     try:
         given = read_json(path.read_text(encoding="utf-8"))
-        if "zookeeper" in given:  # an `up` of an earlier release wrote it; its ZooKeeper is open
+        if "zookeeper" in given:  # an `up` of an earlier release wrote it; its ZooKeeper needs no credentials
             given = {"coordinator": {"zookeeper": given["zookeeper"]}}
         settings = CoordinatorConfig.model_validate(given["coordinator"])
         if not settings.zookeeper:

@@ -99,9 +99,9 @@ class Filter:
     ) -> Self:
         """The filter of an expression and of a list of table patterns. Without both it selects everything.
 
-        ``formats``: of the dataset, one object for all filters of a process. ``projection``: the parts of the updates
-        that are sent; without it, everything. Raises :class:`~wormhole.model.errors.FilterError`, which shows the
-        expression, points at the column and names what is allowed.
+        ``formats``: the formats of the dataset, one object for all filters of a process. ``projection``: the parts of
+        the updates that are sent; without it, everything. Raises :class:`~wormhole.model.errors.FilterError`, which
+        shows the expression, points at the column and names what is allowed.
         """
         terms: list[Expr] = []
         if tables:

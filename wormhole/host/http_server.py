@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CONNECTIONS", "HttpServer", "serve", "url"]
 
 MOST_CONNECTIONS: Final = 100
-"""Limit of the connections of one server: each takes a file descriptor that the process needs for its work."""
+"""The limit of the connections of one server. Each takes a file descriptor, which the process may need elsewhere."""
 
 _CLOSE_S: Final = 1.0
 
@@ -107,7 +107,7 @@ def url(address: str, tls: object | None, path: str = "") -> str:
 
 
 class _Handshakes:
-    """Lets each handshake use the TLS files of its time."""
+    """Lets each handshake use the TLS files as they are when it begins."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust

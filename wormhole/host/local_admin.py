@@ -47,7 +47,9 @@ def socket_target(folder: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalAdmin:
-    """The publisher of one log on this host. ``state_dir``: of its ``[publisher]``, known by this side."""
+    """The publisher of one log on this host. ``state_dir``: the state folder of its ``[publisher]``, known by this
+    side.
+    """
 
     state_dir: Path
     dataset: str

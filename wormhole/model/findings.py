@@ -25,8 +25,8 @@ class Finding:
     """The result of one check.
 
     ``check``: its short stable name. ``what``: the state that was found. ``because``: what follows from it.
-    ``next_step``: what to do; a statement to paste is on a line of its own. ``code``: of the problem; empty: the
-    entries of :mod:`wormhole.problems` give it for the check.
+    ``next_step``: what to do; a statement to paste is on a line of its own. ``code``: the code of the problem; empty:
+    the entries of :mod:`wormhole.problems` give it for the check.
     """
 
     check: str
@@ -46,8 +46,8 @@ class Finding:
 class SeenTable:
     """A table.
 
-    ``database``: empty if the datastore has none. ``key_columns``: of the key in the log, 0 without one. ``rows``:
-    about how many; ``None``: not known.
+    ``database``: empty if the datastore has none. ``key_columns``: the number of columns of the key in the log, 0
+    without one. ``rows``: about how many; ``None``: not known.
     """
 
     database: str
@@ -82,8 +82,8 @@ class LogGrowth:
 class Report:
     """All findings about one datastore.
 
-    ``facts``: what identifies it, by name. ``tables``: the tables that were seen. ``growth``: of its log; ``None`` if
-    it was not requested. Growth is not rendered.
+    ``facts``: what identifies it, by name. ``tables``: the tables that were seen. ``growth``: the growth of its log;
+    ``None`` if it was not requested. Growth is not rendered.
     """
 
     url: str

@@ -16,7 +16,7 @@ _Opener = Callable[[str, int], int]
 def replace_file(path: Path, data: str | bytes, *, sync: bool = True, opener: _Opener | None = None) -> None:
     """Write ``data`` to ``path`` in one step: a reader sees the old file or the new one. Blocks. Raises ``OSError``.
 
-    ``sync``: the new content is on the disk before the old one is removed. ``opener``: of :func:`open`.
+    ``sync``: the new content is on the disk before the old one is removed. ``opener``: as for :func:`open`.
     """
     with _draft(path, data, opener, sync=sync) as made:
         made.replace(path)

@@ -34,7 +34,7 @@ class Column:
 class Schema:
     """Table name, key columns and other columns, in the order of an update's values.
 
-    ``id`` is the first eight bytes, big endian, of the SHA-256 of ``canonical``. ``names``: of ``columns``.
+    ``id`` is the first eight bytes, big endian, of the SHA-256 of ``canonical``. ``names``: the names of ``columns``.
     """
 
     table: str

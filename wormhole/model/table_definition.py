@@ -34,7 +34,7 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """``members``: of an ENUM or SET."""
+    """``members``: the members of an ENUM or SET."""
 
     name: str
     content: Content

@@ -79,8 +79,8 @@ class DeadLetter:
 
     ``rows``: serialized ``RowKey`` of each row that it touches. ``parked_by``: the subscriber that parked it. Only this
     subscriber may receive it again; empty: any subscriber that has the flow may. ``parked_at``: seconds since 1970.
-    ``error``: of its last attempt; empty: it was parked because an earlier update of its row was. ``retrying``: it has
-    to be delivered again. ``size``: bytes of its parcel.
+    ``error``: the error of its last attempt; empty: it was parked because an earlier update of its row was.
+    ``retrying``: it has to be delivered again. ``size``: bytes of its parcel.
     """
 
     id: str

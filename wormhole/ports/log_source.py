@@ -51,8 +51,9 @@ class RelayStatus:
     """What the relay of a source holds, a record of its log on the publisher's disk.
 
     ``mode``: ``cache`` or ``hold``. ``begin``: where its first stretch begins; ``tip``: where its last one ends; both
-    ``None`` while it is empty. ``stretches``: begin and end of each, ascending. ``synced``: the place up to which the
-    last stretch survives a loss of power; ``unsynced_bytes``: how much of the relay a loss of power would destroy.
+    ``None`` while it is empty. ``stretches``: the beginning and the end of each, ascending. ``synced``: the place up to
+    which the last stretch survives a loss of power; ``unsynced_bytes``: how much of the relay a loss of power would
+    destroy.
 
     ``held``: the place up to which the datastore may delete its log, although a flow's datamarker is before that place.
     ``bytes``: its size on disk, for ``log_bytes`` of log; ``budget_bytes``: the limit of ``bytes``.
@@ -183,8 +184,8 @@ class LogSource(Protocol):
 
         ``at_us``: microseconds since 1970 in UTC. Times are as exact as the log keeps them. If several places are
         possible the earliest is returned, so that nothing committed later is passed over. Raises
-        :class:`~wormhole.model.errors.PositionPurged`, which names the begin of the log and its time, if ``at_us`` is
-        before that time.
+        :class:`~wormhole.model.errors.PositionPurged`, which names the beginning of the log and its time, if ``at_us``
+        is before that time.
         """
 
     def open(self, marker: Datamarker) -> LogReader:

@@ -87,10 +87,11 @@ class BackfillControl:
     ``generation``: rises by one with each backfill of the flow, from 1; kept for ever. ``who``: the requester,
     ``start`` for the application's own ``start = "existing"``. ``started_s``: when, seconds since 1970. ``tables``:
     names as updates have them; empty: all that the application's filter may want. ``where``: a filter in addition to
-    the application's. ``filter_hash``: of the application's filter when the backfill began. ``rate``: limit in bytes of
-    rows per second; 0: the limit of the dataset's configuration. ``verify``: its rows are compared with those of the
-    application, instead of being delivered; the results are not kept over epochs. ``lost``: only rows that changed in
-    these ranges of the log are read; each range has its begin and end, and the keys are in the relay's folder.
+    the application's. ``filter_hash``: the hash of the application's filter when the backfill began. ``rate``: limit in
+    bytes of rows per second; 0: the limit of the dataset's configuration. ``verify``: its rows are compared with those
+    of the application, instead of being delivered; the results are not kept over epochs. ``lost``: only rows that
+    changed in these ranges of the log are read; each range has its beginning and end, and the keys are in the relay's
+    folder.
 
     ``paused``: who paused it and when, for people to read; empty: it is not paused. ``ended``: ``""`` while it runs,
     ``"done"`` or ``"cancelled"``. ``rows``: the rows that were sent until it ended; 0 while it runs, and if an earlier
@@ -201,7 +202,7 @@ class MarkerStore(Protocol):
     ) -> StoredFlow:
         """Create a record if there is none. Returns the stored record.
 
-        ``epoch`` and ``control``: of a flow that is not new, although its record is missing.
+        ``epoch`` and ``control``: those of a flow that is not new, although its record is missing.
         """
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:

@@ -45,8 +45,8 @@ class ScannedTable:
 class ChunkLimits:
     """The limits of a chunk, which ends at the first one that it reaches.
 
-    ``rows``: number of rows. ``bytes``: of encoded updates, which one row may exceed. ``seconds``: the datastore's
-    work.
+    ``rows``: number of rows. ``bytes``: the bytes of encoded updates, which one row may exceed. ``seconds``: the
+    datastore's work.
     """
 
     rows: int = 5_000

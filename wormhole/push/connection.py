@@ -62,10 +62,10 @@ class Refusal(Enum):
 class Traffic:
     """Counts of one subscriber, over all its connections.
 
-    ``bytes``: of the messages written. ``refused``: how often it lost its connection by a fault of its own. ``rests``:
-    how often reading was suspended because it had caused much work. ``reading_s``: processor seconds of the event loop
-    for what the subscriber sent; ``threads_s``: processor seconds of other threads. ``charged``: what its allowance was
-    charged for both, in microseconds.
+    ``bytes``: the bytes of the messages written. ``refused``: how often it lost its connection by a fault of its own.
+    ``rests``: how often reading was suspended because it had caused much work. ``reading_s``: processor seconds of the
+    event loop for what the subscriber sent; ``threads_s``: processor seconds of other threads. ``charged``: what its
+    allowance was charged for both, in microseconds.
     """
 
     connections: int = 0

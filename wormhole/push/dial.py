@@ -211,7 +211,7 @@ def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | 
 def is_refused(error: BaseException | None) -> bool:
     """Whether the host answered that no process listens there, as opposed to no answer at all.
 
-    ``error``: of a dial or a call, or one that was raised from such an error.
+    ``error``: the error of a dial or a call, or one that was raised from such an error.
     """
     if isinstance(error, WormholeError):
         error = error.__cause__

@@ -82,8 +82,8 @@ class Arrived:
 
 @dataclass(slots=True)
 class Arriving:
-    """The received part of an update. The updates of a flow arrive one after the other. ``room``: of the peer that
-    sends it.
+    """The received part of an update. The updates of a flow arrive one after the other. ``room``: the room of the peer
+    that sends it.
     """
 
     room: Share = field(default_factory=lambda: Room(MOST_BYTES).share(lambda error: None))

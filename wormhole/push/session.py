@@ -293,7 +293,7 @@ class PushSession:
 
     def notice(self, flow: PushFlow, *, begins: bool, latest: bool = False) -> bytes:
         """Report that a mass replay begins or ends here. The application is notified in order among the batches.
-        ``latest``: of the changes of a key only the last one follows."""
+        ``latest``: only the last change of each key follows."""
         kind = push_pb2.ShardNotice.REPLAY_BEGIN if begins else push_pb2.ShardNotice.REPLAY_END
         frame = push_pb2.ShardNotice(flow=flow.number, epoch=flow.epoch, kind=kind, latest=latest)
         return frame_bytes(push_pb2.PublisherFrame(notice=frame))

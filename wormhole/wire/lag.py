@@ -11,9 +11,9 @@ __all__ = ["Lag", "lag_of"]
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: of the whole log.
-    ``transactions``: of the flow's shard. ``None``: not known. ``unknown``: why ``seconds`` is not known or is a lower
-    bound; empty if it is exact.
+    """``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: the bytes of the whole log.
+    ``transactions``: the transactions of the flow's shard. ``None``: not known. ``unknown``: why ``seconds`` is not
+    known or is a lower bound; empty if it is exact.
     """
 
     seconds: float | None

@@ -71,7 +71,7 @@ def start(
         typer.Option(
             "--rate",
             metavar="BYTES/s",
-            help="Read at most so many bytes of rows, such as 4MiB/s. Default: as configured.",
+            help="Read at most this much of the rows, such as 4MiB/s. Default: as configured.",
         ),
     ] = "",
     yes: Yes = False,

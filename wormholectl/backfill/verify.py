@@ -18,7 +18,7 @@ app = typer.Typer()
 Rate = Annotated[
     str,
     typer.Option(
-        "--rate", metavar="BYTES/s", help="Read at most so many bytes of rows, such as 4MiB/s. Default: as configured."
+        "--rate", metavar="BYTES/s", help="Read at most this much of the rows, such as 4MiB/s. Default: as configured."
     ),
 ]
 Background = Annotated[bool, typer.Option("--background", help="Start it and return; `backfill show` has the result.")]

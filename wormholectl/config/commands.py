@@ -147,7 +147,7 @@ def config_show(
 )
 def config_history(
     coordinator: StoredAt = "",
-    last: Annotated[int, typer.Option("--last", "-n", min=1, help="So many, the newest first.")] = 20,
+    last: Annotated[int, typer.Option("--last", "-n", min=1, help="The number of entries, the newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List who changed what and when: the configuration, flows, hosts. The last 1,000 changes are kept."""

@@ -82,7 +82,7 @@ class Survey:
 
     ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
     :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as
-    ``dataset/copy/log``; ``version``: of this command; ``contended``: logs that publishers take turns with.
+    ``dataset/copy/log``; ``version``: the version of this command; ``contended``: logs that publishers take turns with.
     """
 
     subject: str

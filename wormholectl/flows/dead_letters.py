@@ -21,7 +21,7 @@ _EXAMPLES: Final = """Examples:
 
 app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show so many of each publisher.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show this many of each publisher.")]
 Key = Annotated[str, typer.Option("--key", metavar="KEY", help="Only those of this key, as the list shows it.")]
 
 

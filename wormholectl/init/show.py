@@ -32,8 +32,9 @@ def show_project(
     keyless: bool,
     verified: bool,
 ) -> None:
-    """Print all of it. ``words``: what one table and several are called. ``report``: of the datastore, or ``problem``:
-    why there is none. ``keyless``: no table has a key. ``verified``: the rows of the sink's store can be compared.
+    """Print all of it. ``words``: what one table and several are called. ``report``: the report of the datastore, or
+    ``problem``: why there is none. ``keyless``: no table has a key. ``verified``: the rows of the sink's store can be
+    compared.
     """
     url = without_password(project.source)
     if problem is None:

@@ -38,15 +38,15 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the texts depend on. ``name``: of the dataset and of the TOML file; ``source``: without a password.
+    """What the texts depend on. ``name``: the name of the dataset and of the TOML file; ``source``: without a password.
 
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
     updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
-    empty for a datastore without passwords.
-    ``listen``: address of the subscriber. ``existing``: whether the application receives the rows that the tables hold
-    already; its program then keeps a copy of them. ``log``: the log's name. ``growth``: of the log, where it was
-    measured; ``free``: bytes on the disk of its state. ``sink``: the URL of a store that a sink fills, in place of a
-    program; ``sink_password_file``: with its password. Both are empty for none.
+    empty for a datastore without passwords. ``listen``: address of the subscriber. ``existing``: whether the
+    application receives the rows that the tables hold already; its program then keeps a copy of them. ``log``: the
+    log's name. ``growth``: the growth of the log, where it was measured; ``free``: bytes on the disk of its state.
+    ``sink``: the URL of a store that a sink fills, in place of a program; ``sink_password_file``: with its password.
+    Both are empty for none.
     """
 
     name: str

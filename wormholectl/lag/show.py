@@ -52,7 +52,9 @@ def show_verdict(verdict: LagVerdict, as_json: bool) -> None:
 
 
 def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis, as_json: bool) -> None:
-    """The lag of a flow, the stage that delays it, the figures and the next step. ``status``: of its publisher."""
+    """The lag of a flow, the stage that delays it, the figures and the next step. ``status``: the status of its
+    publisher.
+    """
     if as_json:
         print_json(
             {

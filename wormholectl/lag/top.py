@@ -213,7 +213,7 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Single keys from the terminal: a function that waits so many seconds for one (empty: none came)."""
+    """Single keys from the terminal: a function that waits this many seconds for one (empty: none came)."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 

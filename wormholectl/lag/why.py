@@ -50,8 +50,8 @@ class LagStage(Enum):
 class Diagnosis:
     """``what`` holds the flow up, the figures that say so, and what to do (empty where nothing is to be done).
 
-    ``code``: of the problem that holds it up; empty: there is none, it is only slow. ``slowest_table``: whose callback
-    took longest lately, ``slowest_s`` seconds; empty: not known.
+    ``code``: the code of the problem that holds it up; empty: there is none, it is only slow. ``slowest_table``: whose
+    callback took longest lately, ``slowest_s`` seconds; empty: not known.
     """
 
     stage: LagStage
@@ -64,7 +64,7 @@ class Diagnosis:
 
 
 def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis:
-    """The stage that delays ``flow``. ``status``: of its publisher."""
+    """The stage that delays ``flow``. ``status``: the status of its publisher."""
     found = _condition(status, flow) or _not_behind(flow) or _delivery(flow)
     found = found or _filter(status, flow) or _reading(status, flow)
     because = (*found.because, *_relay(status, flow, found))

@@ -103,7 +103,7 @@ class ProgressLine:
         self._problems: Sequence[str] = ()
 
     def show(self, backfills: Sequence[ReportedBackfill], problems: Sequence[str]) -> None:
-        """How far they are. ``problems``: of publishers that do not answer; each is shown once."""
+        """How far they are. ``problems``: the problems of publishers that do not answer; each is shown once."""
         if problems != self._problems:
             self._problems = problems
             print_warnings(f"{problem}; trying again" for problem in problems)

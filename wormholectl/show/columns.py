@@ -28,7 +28,7 @@ class ShownColumn(Generic[T]):
     """``title`` above the column of a table; ``None``: programs only. ``name`` of the field in an object; ``None``:
     people only.
 
-    ``value``: of an item. ``shown``: that value for people, who see ``-`` in place of ``None``.
+    ``value``: the value of an item. ``shown``: that value for people, who see ``-`` in place of ``None``.
     """
 
     title: str | None

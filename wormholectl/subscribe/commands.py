@@ -35,7 +35,7 @@ def subscribe(
         list[str] | None,
         typer.Option("--table", "-t", metavar="PATTERN", help="Only these tables (shop.users, 'shop.*'); repeatable."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after this many updates.")] = None,
     name: Annotated[str, typer.Option("--id", metavar="NAME", help="The id that its certificate has.")] = "observer",
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,

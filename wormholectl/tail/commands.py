@@ -55,7 +55,7 @@ def tail(
             "--from", metavar="earliest|latest|PLACE", help="Where to begin: 1/42/32768, or the datastore's own form."
         ),
     ] = "latest",
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many updates.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after this many updates.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more at the end of the log.")] = True,
     formats: Formats = None,
     password_file: PasswordFile = None,

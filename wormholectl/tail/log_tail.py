@@ -32,7 +32,7 @@ __all__ = ["Selected", "ShownPlaces", "TailEvents", "TailOptions", "tail", "tail
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after so many updates;
+    """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after this many updates;
     ``None``: do not.
 
     ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began,

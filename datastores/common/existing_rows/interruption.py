@@ -40,7 +40,7 @@ class Interruption:
 
     def error(self) -> SourceUnavailable:
         """The error that the interrupted call raises."""
-        return SourceUnavailable("reading existing rows was interrupted", hint="it is tried again")
+        return SourceUnavailable("reading existing rows was interrupted", hint="a retry follows")
 
     def _within(self, seconds: float) -> bool:
         poll = select.poll()

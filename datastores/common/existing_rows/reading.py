@@ -54,7 +54,7 @@ D = TypeVar("D", bound=SqlDefinition)
 
 
 def key_values(key: bytes, columns: int) -> Sequence[update_pb2.Value]:
-    """The values of a serialized key. Raises ``ValueError`` if it is not a key of so many columns."""
+    """The values of a serialized key. Raises ``ValueError`` if it is not a key of this many columns."""
     try:
         values = update_pb2.RowKey.FromString(key).values
     except WireError as error:

@@ -120,7 +120,7 @@ class SqlTables(ABC, Generic[S, D, R]):
             self._seconds[table] = min(_MOST_SECONDS, 2 * bounded.seconds)
             raise ChunkUnavailable(
                 f"{table}: the server found no row within {bounded.seconds:g} s and ended the query",
-                hint=f"it is tried again with {self._seconds[table]:g} s; {self._SLOW_HINT}",
+                hint=f"a retry follows with {self._seconds[table]:g} s; {self._SLOW_HINT}",
             )
         self._seconds.pop(table, None)
         last = self._last(reading, until)
@@ -131,9 +131,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         """See the port."""
         reading, high = self._read(table, ChunkLimits(), not_before, lambda reading: reading.run_keys(keys))
         if reading.timed_out:
-            raise ChunkUnavailable(
-                f"{table}: the server ended the query for {len(keys)} rows", hint="it is tried again"
-            )
+            raise ChunkUnavailable(f"{table}: the server ended the query for {len(keys)} rows", hint="a retry follows")
         self._check_missing(reading, keys)
         asked = set(keys)
         # For another spelling of a key (1.0 and 1.00, equal text of a collation) the server returns the same row, which
@@ -153,7 +151,7 @@ class SqlTables(ABC, Generic[S, D, R]):
                 return self._skip(session, definition, after, rows)
         except AlteredError:
             self._definitions.pop(table, None)
-            raise SourceUnavailable(f"{table} is being altered", hint="it is tried again") from None
+            raise SourceUnavailable(f"{table} is being altered", hint="a retry follows") from None
 
     def reached(self, high: str, marker: Datamarker) -> bool:
         """See the port. A marker of another incarnation never reaches ``high``."""
@@ -198,7 +196,7 @@ class SqlTables(ABC, Generic[S, D, R]):
             if reading.rows:
                 self._row_bytes[table] = reading.row_bytes
             return reading, high
-        raise SourceUnavailable(f"{table} is altered again and again", hint="it is tried again")
+        raise SourceUnavailable(f"{table} is altered again and again", hint="a retry follows")
 
     def _check_key(self, definition: D) -> None:
         """Check that the caller's keys have the order of the present key."""

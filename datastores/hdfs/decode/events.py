@@ -51,7 +51,7 @@ _XATTR_SPACES: Final = ("user", "trusted", "security", "system", "raw")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One update. ``values``: in the order of :data:`COLUMNS`; empty for a delete. ``key_end``: of a range."""
+    """One update. ``values``: in the order of :data:`COLUMNS`; empty for a delete. ``key_end``: the end of a range."""
 
     op: Op
     path: str
@@ -62,7 +62,7 @@ class Edit:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One transaction. ``edits``: its updates, in order. ``at_ms``: when it was made, by the NameNode's clock, in
-    milliseconds since 1970; 0: unknown. ``checksum``: of its events as the NameNode sent them.
+    milliseconds since 1970; 0: unknown. ``checksum``: the checksum of its events as the NameNode sent them.
     """
 
     txid: int

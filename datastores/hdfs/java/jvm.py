@@ -40,7 +40,8 @@ class Jvm:
     """A running JVM. ``classes``: its packages."""
 
     def __init__(self, variables: Mapping[str, str], folders: tuple[str, ...] = ()) -> None:
-        """Start it. ``variables``: of its environment, besides this process's. ``folders``: with configuration files.
+        """Start it. ``variables``: the variables of its environment, besides this process's. ``folders``: with
+        configuration files.
 
         Raises :class:`~wormhole.model.errors.UsageError`."""
         jars = [str(next(_JARS.glob(f"{name}-[0-9]*.jar"))) for name in _NEEDED]

@@ -113,7 +113,7 @@ class NameNode:
         if known is None:
             return SourceUnavailable(
                 f"the NameNode at {where} does not serve its edits: {kind}: {text}",
-                hint="see that it runs and is reached from here; it is tried again",
+                hint="see that it runs and is reached from here; a retry follows",
             )
         error, hint, code = known
         return error(f"the NameNode at {where} refuses its edits: {text or kind}", hint=hint, code=code)
@@ -127,10 +127,10 @@ _KNOWN: Final[Mapping[str, tuple[Callable[..., WormholeError], str, str]]] = {
     ),
     "StandbyException": (
         SourceUnavailable,
-        "name every NameNode in the URL, separated by commas; it is tried again until one is active",
+        "name every NameNode in the URL, separated by commas; retries follow until one is active",
         "copy-not-ready",
     ),
-    "RetriableException": (SourceUnavailable, "it starts; it is tried again", "source-unavailable"),
+    "RetriableException": (SourceUnavailable, "it is starting; a retry follows", "source-unavailable"),
     "RpcNoSuchMethodException": (UnsupportedLog, "upgrade Hadoop to 3.0 or newer", "log-unsupported"),
     "RpcNoSuchProtocolException": (UnsupportedLog, "name the RPC address of the NameNode", "log-unsupported"),
     "VersionMismatch": (UnsupportedLog, "upgrade Hadoop to 3.0 or newer", "log-unsupported"),

@@ -68,8 +68,9 @@ def _unproven(marker: Datamarker, known: int) -> Problem:
 class EditLog:
     """The edits of one NameNode, by transaction. Thread-safe.
 
-    ``first``, ``last``: of the transactions that can be read, as far as is known. ``silent``: why the NameNode did not
-    answer last; empty: it did. ``unproven``: the last place that could not be proven, if there was one.
+    ``first``, ``last``: the first and the last of the transactions that can be read, as far as is known. ``silent``:
+    why the NameNode did not answer last; empty: it did. ``unproven``: the last place that could not be proven, if there
+    was one.
     """
 
     def __init__(self, name_node: NameNode) -> None:
@@ -98,7 +99,7 @@ class EditLog:
     def end(self) -> int:
         """The last transaction that is durable. Raises as :meth:`edits`."""
         if (synced := self.edits(BEYOND).synced) <= 0:
-            raise SourceUnavailable("the NameNode does not write edits yet", hint="it starts; it is tried again")
+            raise SourceUnavailable("the NameNode does not write edits yet", hint="it is starting; a retry follows")
         return synced
 
     def begin(self) -> int:
@@ -141,7 +142,7 @@ class EditLog:
         known = anchor.begin.offset + 1
         piece = self.edits(known)
         if piece.first < 0:
-            raise SourceUnavailable("the NameNode does not read its edits just now", hint="it is tried again")
+            raise SourceUnavailable("the NameNode does not read its edits just now", hint="a retry follows")
         if piece.first > known:
             self._check_reach(txid)
             self.unproven = _unproven(marker, known)

@@ -308,7 +308,7 @@ def parse_gtid_tagged(body: bytes) -> TaggedGtid:
 
         message := version size last-needed field*     field := id value     in growing order of ids, unused ones left out
 
-    ``size``: of everything from the version on. ``last-needed``: one more than the last id that a reader must know.
+    ``size``: the size from the version on. ``last-needed``: one more than the last id that a reader must know.
     """  # noqa: E501
     cursor = Cursor(body, "tagged GTID event")
     if (version := cursor.varint("version")) != 1:

@@ -63,9 +63,9 @@ class Statement:
     """``tables``: (database, table) of tables that lose rows; for a dropped database the table is empty.
 
     ``unread``: tables that lose rows and whose names cannot be read; the database is ``None`` if it may be any.
-    ``made``: tables that have this name from now on. ``xid`` and ``one_phase``: of XA; ``xid`` is ``None`` if it cannot
-    be read. ``savepoint``: the savepoint that is set, or to which the transaction is rolled back. ``rows_follow``: the
-    transaction continues with rows after this DDL (``CREATE TABLE ... START TRANSACTION``).
+    ``made``: tables that have this name from now on. ``xid`` and ``one_phase``: the fields of XA; ``xid`` is ``None``
+    if it cannot be read. ``savepoint``: the savepoint that is set, or to which the transaction is rolled back.
+    ``rows_follow``: the transaction continues with rows after this DDL (``CREATE TABLE ... START TRANSACTION``).
     """
 
     kind: Kind

@@ -110,8 +110,8 @@ class ColumnMap:
     """One column. ``type``: the real type, such as ENUM for a column that is logged as a CHAR.
 
     ``meta``: for strings the most bytes of a value, for `OLD_TEMPORAL` the digits of the fraction, else as in the
-    event. ``collation``: 0: none. ``members``: of an ENUM or SET. ``hidden``: no SELECT shows the column, and no update
-    has it.
+    event. ``collation``: 0: none. ``members``: the members of an ENUM or SET. ``hidden``: no SELECT shows the column,
+    and no update has it.
     """
 
     name: str

@@ -23,7 +23,7 @@ _DAY_S: Final = 86_400.0
 _LEAST_S: Final = 600.0
 _WAIT_S: Final = 10.0
 _PACKET: Final = struct.Struct("<I")  # three bytes of length, one byte of number
-_EVENT: Final = struct.Struct("<BIB")  # the begin of a packet with an event: zero, when, which kind
+_EVENT: Final = struct.Struct("<BIB")  # the beginning of a packet with an event: zero, when, which kind
 _DESCRIPTION: Final = 15  # the first event of each file
 _FOLLOWS: Final = 4  # the magic of a file
 

@@ -53,8 +53,8 @@ class Cascade:
 class TableFacts:
     """A table of the user's.
 
-    ``key_columns``: of the key in the log, 0 without one. ``unreadable``: columns of a character set that cannot be
-    decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
+    ``key_columns``: the number of columns of the key in the log, 0 without one. ``unreadable``: columns of a character
+    set that cannot be decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
     """
 
     database: str

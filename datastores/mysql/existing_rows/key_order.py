@@ -49,8 +49,8 @@ _MOMENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. ``kind``: its ``DATA_TYPE`` in lower case. ``charset`` and ``collation``: of text, else empty.
-    ``members``: of an ENUM. ``descending``: whether the index is."""
+    """A column of a key. ``kind``: its ``DATA_TYPE`` in lower case. ``charset`` and ``collation``: empty unless it is
+    text. ``members``: the members of an ENUM. ``descending``: whether the index is."""
 
     name: str
     kind: str

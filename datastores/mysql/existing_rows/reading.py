@@ -146,7 +146,7 @@ def key_behind(
             if rows == 1:
                 raise SourceUnavailable(
                     f"{definition.name}: the server found no key within {_SKIP_S:g} s and ended the query",
-                    hint="it is tried again; look for a lock on the table (LOCK TABLES, ALTER TABLE)",
+                    hint="a retry follows; look for a lock on the table (LOCK TABLES, ALTER TABLE)",
                 ) from None
             rows = max(1, rows // 4)
             continue

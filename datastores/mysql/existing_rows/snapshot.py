@@ -32,11 +32,11 @@ _PREPARED_S: Final = 5.0
 """A transaction that is listed for so long is only prepared. One that is being committed is listed for microseconds."""
 
 Wait = Callable[[float], None]
-"""Pauses for so many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
+"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
 
 
 class Snapshots(ABC):
-    """Snapshots of one kind of server. ``timed``: makes a SELECT that the server ends after so many seconds."""
+    """Snapshots of one kind of server. ``timed``: makes a SELECT that the server ends after this many seconds."""
 
     @abstractmethod
     def begin(self, connection: Connection[Any], not_before: Datamarker, wait: Wait) -> LogPosition:
@@ -94,7 +94,7 @@ class MariaSnapshots(Snapshots):
             if now >= deadline:
                 raise SourceUnavailable(
                     f"{len(waited)} XA transactions are prepared, and may be in the log and not visible yet",
-                    hint="it is tried again, and succeeds once they are committed or a few seconds old",
+                    hint="a retry follows, and succeeds once they are committed or a few seconds old",
                 )
             wait(_AGAIN_S)
 
@@ -126,5 +126,5 @@ class MySqlSnapshots(Snapshots):
 def _unseen(not_before: Datamarker) -> SourceUnavailable:
     return SourceUnavailable(
         f"the server does not show everything before {not_before} yet",
-        hint="it is tried again; a server that waits for its replicas (semi-sync) shows a commit when they have it",
+        hint="a retry follows; a server that waits for its replicas (semi-sync) shows a commit when they have it",
     )

@@ -327,7 +327,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         if incarnations.current == wanted and (known is None or not known.current):
             raise SourceUnavailable(
                 f"{self._address} is the server {server.identity}, and the log is read from another one",
-                hint="it is tried again; a publisher's log and its tables have to come from one server",
+                hint="a retry follows; a publisher's log and its tables have to come from one server",
             )
         self._checked = wanted
 

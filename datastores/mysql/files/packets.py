@@ -210,7 +210,7 @@ class FilePackets:
             yield b"".join(parts)
 
     def _begins(self, event: bytes) -> bool:
-        """Note the begin of a transaction. Returns whether it is left out."""
+        """Note the beginning of a transaction. Returns whether it is left out."""
         if self.last is not None:
             self.logged.add(self.last)
         self.last = gtid_of(event)

@@ -273,7 +273,7 @@ def same_file(known: str, fingerprint: str) -> bool:
 
 
 def _anew(marker: Datamarker, one: Mapping[str, Any], read: str) -> Diverged:
-    """The error for ``marker`` after its log ended with the begin of ``one``. ``read``: how far it was read."""
+    """The error for ``marker`` after its log ended with the beginning of ``one``. ``read``: how far it was read."""
     order, now, why = marker.order, int(one["number"]), one.get("why", _ANEW.why)
     shared = LogPosition.parse(one["shared"]) if "shared" in one else None
     if shared is not None and order.incarnation == shared.incarnation and order <= shared:

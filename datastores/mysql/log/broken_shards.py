@@ -11,7 +11,7 @@ __all__ = ["BrokenShards"]
 
 
 class BrokenShards(dict[str, DecodeError]):
-    """Shards with rows that cannot be read, with the reasons. ``at``: the begin of the first such transaction."""
+    """Shards with rows that cannot be read, with the reasons. ``at``: the beginning of the first such transaction."""
 
     def __init__(self, at: LogPosition) -> None:
         super().__init__()

@@ -69,6 +69,6 @@ class BinlogFile:
         self._name_anonymous()
 
     def _name_anonymous(self) -> None:
-        """Set the source of transactions without GTID, whose ids are made from the place of their begin."""
+        """Set the source of transactions without GTID, whose ids are made from the place of their beginning."""
         if self._server:
             self._encoder.anonymous = self._encoder.sources.add(f"{self._server}/{self.number}")

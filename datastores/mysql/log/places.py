@@ -1,4 +1,4 @@
-"""Finds places of the log: its begin and end, and the place of a user's text or of a time."""
+"""Finds places of the log: its beginning and end, and the place of a user's text or of a time."""
 
 from __future__ import annotations
 

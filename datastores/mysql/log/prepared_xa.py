@@ -57,7 +57,7 @@ class Prepared:
 
     @property
     def oldest(self) -> LogPosition | None:
-        """The begin of the oldest group that is unresolved or not returned completely."""
+        """The beginning of the oldest group that is unresolved or not returned completely."""
         groups = (*self._groups.values(), self._released)
         return min((group.begin for group in groups if group is not None), default=None)
 

@@ -49,7 +49,7 @@ def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
 
 
 def see_file(walk: LogWalk) -> None:
-    """Walk until the file's fingerprint (see `Incarnations.check_file`) and its begin are known.
+    """Walk until the file's fingerprint (see `Incarnations.check_file`) and its beginning are known.
 
     The walk cannot be used afterwards."""
     _go_on(walk, lambda: walk.file.described)
@@ -63,7 +63,7 @@ def see_beginning(walk: LogWalk) -> None:
 
 
 def find_next(walk: LogWalk) -> LogPosition:
-    """The begin of the next transaction, which must exist. The walk cannot be used afterwards."""
+    """The beginning of the next transaction, which must exist. The walk cannot be used afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
     last = walk.anchor
@@ -158,5 +158,5 @@ class _Stalled:
             self._moved_at = time.monotonic()
         elif time.monotonic() - self._moved_at > _STUCK_S:
             raise SourceUnavailable(
-                f"the server does not send what it has between {place} and {wanted}", hint="it is tried again"
+                f"the server does not send what it has between {place} and {wanted}", hint="a retry follows"
             )

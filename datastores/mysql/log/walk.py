@@ -157,7 +157,7 @@ class LogWalk:
 
     @property
     def open_place(self) -> LogPosition:
-        """The begin of the open transaction."""
+        """The beginning of the open transaction."""
         return LogPosition(self._incarnation, self.file.number, self.encoder.tx_begin)
 
     def take_replaced(self) -> dict[str, LogPosition]:

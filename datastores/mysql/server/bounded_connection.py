@@ -110,6 +110,6 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
         self._driver._force_close()
         raise SourceUnavailable(
             f"{why}: the connection is closed",
-            hint="it is tried again; check that the address is the database's and not another service's",
+            hint="a retry follows; check that the address is the database's and not another service's",
             code="peer-not-database",
         )

@@ -84,7 +84,7 @@ _SHADOW_HINT: Final = (
     "DROP USER ''@{quoted_host};"
 )
 _NONSENSE: Final = (
-    "it is tried again; check host and port, and what is between here and the server (a proxy, another service); "
+    "a retry follows; check host and port, and what is between here and the server (a proxy, another service); "
     "if a plain client gets right answers there, report this"
 )
 # Settings that the server or init_connect may have changed so that a session or a statement would end, be refused or
@@ -170,9 +170,9 @@ def query(
 ) -> list[dict[str, Any]]:
     """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, see :func:`translate`.
 
-    ``within_s``: seconds for the whole answer, by default those given to :func:`connect`. ``most_bytes``: of memory for
-    it, by default :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. If an answer cannot be read,
-    the connection is closed, because the begin of the next answer is not known.
+    ``within_s``: seconds for the whole answer, by default those given to :func:`connect`. ``most_bytes``: the limit in
+    bytes of memory for it, by default :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. If an
+    answer cannot be read, the connection is closed, because the beginning of the next answer is not known.
     """
     bound(connection, within_s, most_bytes)
     with translating(sql, connection), connection.cursor() as cursor:
@@ -248,7 +248,7 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
             )
     if number in _PASSING or 2000 <= number < 3000 or not number:
         kind = SourceSilent if isinstance(error.__context__, TimeoutError) else SourceUnavailable
-        return kind(f"{about}: {text}", hint="it is tried again; look at the server's error log")
+        return kind(f"{about}: {text}", hint="a retry follows; look at the server's error log")
     return UnsupportedLog(
         f"{about}: the server reports: {text} (error {number})", hint="`wormholectl doctor URL` may know"
     )

@@ -25,7 +25,7 @@ _LONGEST_KEY: Final = 64 << 10
 
 
 class ServerConnection(BoundedConnection):
-    """See the module; connected by ``connect``. ``login``: the finished login. ``options``: of the driver.
+    """See the module; connected by ``connect``. ``login``: the finished login. ``options``: the options of the driver.
 
     Raises :class:`~wormhole.model.errors.UsageError` for TLS files or a key that cannot be used.
     """

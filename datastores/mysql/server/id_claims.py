@@ -118,7 +118,7 @@ class IdClaims:
             f"all replication ids {self._ids} are in use, also by another reader ({used})"
             if used
             else f"the server has not noticed yet that former readers with the ids {self._ids} are gone",
-            hint=f"it is tried again; {_NEXT}" if used else "it is tried again",
+            hint=f"a retry follows; {_NEXT}" if used else "a retry follows",
             code="log-shared",
         )
 

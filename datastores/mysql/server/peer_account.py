@@ -29,7 +29,7 @@ def doubt_local(connected: socket.socket, path: str | None = None) -> str | None
     """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the
     server's account. ``None``: the kernel knows no such process on this host.
 
-    ``path``: of a Unix socket. A socket in a folder that not every user can write to is also trusted."""
+    ``path``: the path of a Unix socket. A socket in a folder that not every user can write to is also trusted."""
     uid = owner(connected)
     if uid is None:
         return None

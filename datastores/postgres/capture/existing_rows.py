@@ -56,7 +56,7 @@ class CaptureSnapshots(Snapshots):
         if end < not_before.order or state.number < int(not_before.delivered) or identity not in ("", state.identity):
             raise SourceUnavailable(
                 f"the database does not have everything before {not_before}: its log ends at {state.place}",
-                hint="it is tried again; a publisher's log and its tables have to come from one database",
+                hint="a retry follows; a publisher's log and its tables have to come from one database",
             )
         described = self.open(connection, lock, question)[-1]
         return Begun(LogPosition(not_before.order.incarnation, 0, self._state().place), described)

@@ -63,7 +63,7 @@ def _tuple(text: bytes, left_out: Sequence[int]) -> bytes:
 
 
 def begin(number: int, at_us: int, xid: int) -> bytes:
-    """The begin of a transaction. ``at_us``: since 1970."""
+    """The beginning of a transaction. ``at_us``: since 1970."""
     return _HEAD + _BEGIN.pack(b"B", number, at_us - _EPOCH_US, xid & _LOWER_HALF)
 
 

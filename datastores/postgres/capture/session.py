@@ -41,10 +41,11 @@ _COLUMNS: Final = f"number, place, xid, changes, bytes, {_US.format('at')}, chec
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """``identity``: of the installation. ``number``, ``place``, ``at_us``: of the last transaction. ``floor_…``: of the
-    last one that was removed. ``uncut``: there are changes after the last transaction, or transactions to wait for.
-    ``bytes``: of the change table; ``free_bytes``: how many of them no change takes. ``stopped``: nothing is recorded.
-    ``opening``: recording begins again. ``checksum``: of the transaction that was asked for; ``None``: it is not there.
+    """``identity``: the identity of the installation. ``number``, ``place``, ``at_us``: the number, the place and the
+    time of the last transaction. ``floor_…``: those of the last one that was removed. ``uncut``: there are changes
+    after the last transaction, or transactions to wait for. ``bytes``: the size of the change table; ``free_bytes``:
+    how many of them no change takes. ``stopped``: nothing is recorded. ``opening``: recording begins again.
+    ``checksum``: the checksum of the transaction that was asked for; ``None``: it is not there.
     """
 
     identity: str

@@ -266,7 +266,7 @@ class CaptureSource:
             if connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)]:
                 raise SourceUnavailable(
                     f"{self._address} is a standby, which gives transactions no numbers",
-                    hint="name the primary in the log's source; it is tried again",
+                    hint="name the primary in the log's source; a retry follows",
                     code="copy-not-ready",
                 )
             show_in_use(connection, self._schema)

@@ -2,7 +2,7 @@
 
 A trigger writes each changed row into ``change``, with the text of both of its images. ``layout`` describes the columns
 of these texts. `cut` gives each committed transaction its place in the log, a row of ``transaction``. `prune` removes
-the begin of the log. ``capture`` has one row: the identity of the log, and both of its ends.
+the beginning of the log. ``capture`` has one row: the identity of the log, and both of its ends.
 
 **Order.** `cut` numbers the transactions that its snapshot shows and that the snapshot of the cut before did not show.
 Among these it orders by the highest number of a change. The sequence of these numbers has no cache, so a transaction

@@ -23,8 +23,8 @@ _REFUSED: Final = ("publication", "slot")
 
 @dataclass(frozen=True, slots=True)
 class CaptureUrl:
-    """``server``: the URL of the database without the parameters of the capture. ``parts``: of that URL. ``schema``:
-    the schema of the objects that record changes.
+    """``server``: the URL of the database without the parameters of the capture. ``parts``: the parts of that URL.
+    ``schema``: the schema of the objects that record changes.
     """
 
     server: str

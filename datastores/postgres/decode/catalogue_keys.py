@@ -70,7 +70,7 @@ class CatalogueKey:
 class KeyPlaces:
     """Positions of the key's columns in a Relation message, or why they are not known (``problem``).
 
-    ``constraint`` and ``numbers``: as of a :class:`CatalogueKey`; ``types``: of its columns in the message.
+    ``constraint`` and ``numbers``: as of a :class:`CatalogueKey`; ``types``: the types of its columns in the message.
     """
 
     places: tuple[int, ...] = ()

@@ -60,8 +60,8 @@ def skips(skipped: Set[str], schema: str, table: str) -> bool:
 class Tables:
     """``schemas`` and ``shards`` are the arguments of `runs_of`. ``skipped``: tables whose rows are skipped and break
     no shard, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: tables
-    whose key the log does not contain have no key, and other keys are complete and unique. ``encoding``: of names and
-    values. ``truncated``: by table name the LSN of the commit of the last transaction that truncated it.
+    whose key the log does not contain have no key, and other keys are complete and unique. ``encoding``: the encoding
+    of names and values. ``truncated``: by table name the LSN of the commit of the last transaction that truncated it.
 
     Descriptions are never forgotten. When they take 64 MiB the reader ends, and the next reader begins with none."""
 

@@ -37,7 +37,9 @@ _NO_TABLE: Final = Table("", (), (), (), (), schema=0, shard=0, barrier_schema=0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The parts of a configuration that decide whether a table is read. ``account``: of the session, for a GRANT."""
+    """The parts of a configuration that decide whether a table is read. ``account``: the account of the session, for a
+    GRANT.
+    """
 
     log: str
     sharding: Sharding
@@ -51,9 +53,9 @@ class Wanted:
 class Definition:
     """A table's columns and key.
 
-    ``source``: the FROM of a SELECT. ``asked``: its columns. ``filter``: of the publication; empty: none. ``long``:
-    columns whose values may be larger than an update, as SQL. ``table`` and ``key_table``: how rows, and keys alone,
-    are encoded. ``refused``: why the rows cannot be read; only the names may be used then.
+    ``source``: the FROM of a SELECT. ``asked``: its columns. ``filter``: the filter of the publication; empty: none.
+    ``long``: columns whose values may be larger than an update, as SQL. ``table`` and ``key_table``: how rows, and keys
+    alone, are encoded. ``refused``: why the rows cannot be read; only the names may be used then.
     """
 
     name: str

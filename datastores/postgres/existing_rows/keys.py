@@ -42,9 +42,9 @@ PORTABLE: Final = frozenset({INT, UINT, BYTES})
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
     """A column of a key. ``place``: the position of its value in a key of the log. ``type`` and ``collation``: in SQL;
-    ``collation`` is empty if the type has none. ``declared``: the type with its modifiers. ``labels``: of an enum.
-    ``under``: the base type of a domain, with which values are compared, because the server finds no operator for a
-    domain over an enum.
+    ``collation`` is empty if the type has none. ``declared``: the type with its modifiers. ``labels``: the labels of an
+    enum. ``under``: the base type of a domain, with which values are compared, because the server finds no operator for
+    a domain over an enum.
     """
 
     name: str

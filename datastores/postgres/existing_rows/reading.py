@@ -66,7 +66,7 @@ def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -
 
 
 def timeout(seconds: float) -> str:
-    """The SQL that limits each statement of the transaction to so many seconds."""
+    """The SQL that limits each statement of the transaction to this many seconds."""
     return f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}"
 
 
@@ -74,7 +74,7 @@ def unasked_rows(table: str) -> SourceUnavailable:
     """The error for a server that sends more rows than requested, and may never stop."""
     return SourceUnavailable(
         f"{table}: the server sends more rows than it was asked for",
-        hint="check that the address leads to a PostgreSQL server, with nothing in between; it is tried again",
+        hint="check that the address leads to a PostgreSQL server, with nothing in between; a retry follows",
         code="peer-not-database",
     )
 

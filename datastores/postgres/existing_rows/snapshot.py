@@ -28,7 +28,7 @@ _END: Final = "pg_catalog.pg_current_wal_insert_lsn()"
 _SHOWN: Final = 5
 
 Wait = Callable[[float], None]
-"""Pauses for so many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
+"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Snapshots:
 def _unseen(not_before: Datamarker, why: str) -> SourceUnavailable:
     return SourceUnavailable(
         f"the server does not show everything before {not_before} ({format_lsn(not_before.order.offset)}) yet: {why}",
-        hint="it is tried again; a commit is shown when its standby has it (synchronous_standby_names). After the "
+        hint="a retry follows; a commit is shown when its standby has it (synchronous_standby_names). After the "
         "publisher's start transactions that were open have to end: SELECT pid, state, query FROM pg_stat_activity "
         "WHERE backend_xid IS NOT NULL; and SELECT * FROM pg_prepared_xacts;",
     )

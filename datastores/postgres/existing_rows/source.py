@@ -266,7 +266,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
                 ) from None
             if state == _LOCKED:
                 raise SourceUnavailable(
-                    f"{table} is locked by an ALTER, a TRUNCATE or a LOCK TABLE", hint="it is tried again"
+                    f"{table} is locked by an ALTER, a TRUNCATE or a LOCK TABLE", hint="a retry follows"
                 ) from None
             raise ChunkUnavailable(error.message, hint=error.hint) from None
 
@@ -300,7 +300,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
             if connection.query("SELECT pg_catalog.pg_is_in_recovery()") == [("t",)]:
                 raise SourceUnavailable(
                     f"{self._address} is a standby, whose snapshots have no place in the log",
-                    hint="name the primary in the log's source; it is tried again",
+                    hint="name the primary in the log's source; a retry follows",
                     code="copy-not-ready",
                 )
             with understood(self._address):
@@ -338,7 +338,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
             raise SourceUnavailable(
                 f"{self._address} is on timeline {session.timeline} of system {session.system}, and the log is read "
                 f"from timeline {history.timeline} of system {history.system}",
-                hint="it is tried again; a publisher's log and its tables have to come from one server",
+                hint="a retry follows; a publisher's log and its tables have to come from one server",
             )
         self._checked = wanted
 

@@ -111,7 +111,7 @@ class DeliveredTransactions:
                 if before.incarnation < self._incarnation:
                     raise SourceUnavailable(
                         f"the log went on in incarnation {self._incarnation}, and {before} is of the one before",
-                        hint="it is tried again, with a place of the present one",
+                        hint="a retry follows, with a place of the present incarnation",
                     )
                 if before.incarnation > self._incarnation:
                     self._reset(before)

@@ -54,7 +54,7 @@ _FEWEST_BYTES: Final = 512
 
 
 def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
-    """The anchor of a place right after a transaction. ``source``: system and timeline, the begin of its id."""
+    """The anchor of a place right after a transaction. ``source``: system and timeline, the beginning of its id."""
     return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
 
 
@@ -136,6 +136,6 @@ def checksum_of_log(address: Address, state: ServerState, timeline: int, begin: 
     if len(got) < end - begin:
         raise SourceUnavailable(
             f"the server does not send its log from {format_lsn(begin)} to {format_lsn(end)}",
-            hint="it is tried again",
+            hint="a retry follows",
         )
     return int(google_crc32c.value(bytes(got[: end - begin])))

@@ -29,7 +29,7 @@ def await_flushed(
     """Wait until the log up to ``lsn`` is on the server's disk. Returns whether it is.
 
     ``flushed`` returns the end of the log that is on disk. ``commit_nothing`` makes an `EMPTY_COMMIT`; it is called if
-    the log is not on disk within 0.1 s. ``patience_s``: how long to wait after that. ``wait`` pauses for so many
+    the log is not on disk within 0.1 s. ``patience_s``: how long to wait after that. ``wait`` pauses for this many
     seconds. Raises what these functions raise.
     """
     until = time.monotonic() + _SOON_S

@@ -48,7 +48,7 @@ class Places:
         self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few: flows often ask for one place
 
     def earliest(self) -> Datamarker:
-        """The begin of the slot that keeps the log."""
+        """The beginning of the slot that keeps the log."""
         log = self._look()
         return self._with_proof(log, self._earliest(log))
 
@@ -82,13 +82,13 @@ class Places:
                 raise SourceUnavailable(
                     f"the server did not write its log to its disk up to {format_lsn(end)} within {_PATIENCE_S:g} s: "
                     f"it is written up to {format_lsn(log.state.flushed)}, where a commit may be cut",
-                    hint="check the server's disk, and wal_writer_delay; it is tried again",
+                    hint="check the server's disk, and wal_writer_delay; a retry follows",
                 )
             if (log.state.identity, log.state.session) != (first.state.identity, first.state.session):
                 # After a crash the server writes other records here, and one of them may extend past this end.
                 raise SourceUnavailable(
                     "another server answers than a moment before, or it crashed; the end of its log was asked for",
-                    hint="it is tried again",
+                    hint="a retry follows",
                 )
             return log, end
 

@@ -278,8 +278,8 @@ class WalReader(SqlLogReader):
     def _replaced(self, begin: int, *, report: bool = True) -> dict[str, LogPosition]:
         """Tables whose rows changed without a trace up to :attr:`_end` and that were not reported yet.
 
-        ``begin``: of the segment. A change at an earlier place is reported at ``begin``. ``report``: whether the caller
-        reports the tables now.
+        ``begin``: the beginning of the segment. A change at an earlier place is reported at ``begin``. ``report``:
+        whether the caller reports the tables now.
         """
         found: dict[str, LogPosition] = {}
         if self._noticed_at > self._end:
@@ -324,7 +324,7 @@ class WalReader(SqlLogReader):
 
     def _marker(self, order: LogPosition) -> Datamarker:
         delivered = format_delivered(self._timelines.of(order.offset), order.offset)
-        # The server has to keep its log from the begin of the anchor on, because the anchor is read again.
+        # The server has to keep its log from the beginning of the anchor on, because the anchor is read again.
         read_from = order if self._anchor is None else min(order, self._anchor.begin)
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 

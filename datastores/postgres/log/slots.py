@@ -53,7 +53,7 @@ _WHY_LOST: Final = {
     "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
 }
 _ADVANCE_S: Final = 600.0  # a move decodes all log in between; a new slot waits for every open transaction
-# The slots rest so many times as long as the last moves took (see rest_s).
+# The slots rest this many times as long as the last moves took (see rest_s).
 _REST: Final = 20.0
 _LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
@@ -292,7 +292,7 @@ def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
 def rest_s(took_s: float) -> float:
     """How long no slot is moved after moves that took ``took_s``.
 
-    At each move the server decodes its log again from the begin of the oldest open transaction. That should take at
+    At each move the server decodes its log again from the beginning of the oldest open transaction. That should take at
     most a twentieth of a processor.
     """
     return min(_REST * took_s, _LONGEST_REST_S)

@@ -20,7 +20,7 @@ from wormhole.model.errors import UsageError
 __all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
 
 NAME_PREFIX: Final = "wormhole_"
-"""The begin of the names of a log's publication and slots, unless the URL names them."""
+"""The beginning of the names of a log's publication and slots, unless the URL names them."""
 _NOT_IN_SLOTS: Final = re.compile(r"[^a-z0-9_]+")
 _LONGEST_SLOT: Final = 40
 
@@ -126,8 +126,8 @@ def parse(
 
 
 def slot_name(log: str) -> str:
-    """The begin of the names of a log's publication and slots if its URL has none: ``wormhole_<log>``, with ``_`` for
-    characters that a slot's name cannot have.
+    """The beginning of the names of a log's publication and slots if its URL has none: ``wormhole_<log>``, with ``_``
+    for characters that a slot's name cannot have.
     """
     plain = _NOT_IN_SLOTS.sub("_", log.lower()).strip("_")
     return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]

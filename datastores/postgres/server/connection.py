@@ -104,8 +104,8 @@ class Connection:
     """A session. Used by one thread at a time; ``close`` may be called again.
 
     ``interrupt``: a file descriptor. When it can be read, a call that waits for the server raises
-    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of the texts sent and
-    received.
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: the encoding of the
+    texts sent and received.
     """
 
     def __init__(
@@ -212,14 +212,14 @@ class Connection:
         return ServerError(
             f"{self._address}: {what}{f' ({detail})' if detail else ''}",
             sqlstate=sqlstate,
-            hint=_HINTS.get(sqlstate) or _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "it is tried again",
+            hint=_HINTS.get(sqlstate) or _said(field(pq.DiagnosticField.MESSAGE_HINT)) or "a retry follows",
         )
 
     def broken(self) -> SourceUnavailable:
         """The error for a connection that ended."""
         return SourceUnavailable(
             f"{self._address}: {_one_line(self.pgconn.error_message) or 'the connection ended'}",
-            hint="check that the server runs; it is tried again",
+            hint="check that the server runs; a retry follows",
         )
 
     def _execute(
@@ -321,7 +321,7 @@ def connect(
             if not ready(pgconn.socket, _WAITED_FOR[status], deadline, interrupt):
                 raise SourceUnavailable(
                     f"{address.where} does not answer within {timeout_s:g} s",
-                    hint="check the address, the network and the server's load; it is tried again",
+                    hint="check the address, the network and the server's load; a retry follows",
                 )
             status = pgconn.connect_poll()
         if pgconn.status != pq.ConnStatus.OK:
@@ -454,7 +454,7 @@ def _rows_of(result: pq.abc.PGresult, encoding: Encoding) -> tuple[list[Row], in
 def _no_server(address: Address, what: str) -> SourceUnavailable:
     return SourceUnavailable(
         f"{address}: the answers are not those of a PostgreSQL server ({what})",
-        hint="check that the address leads to one, with nothing in between; it is tried again",
+        hint="check that the address leads to one, with nothing in between; a retry follows",
         code="peer-not-database",
     )
 

@@ -41,8 +41,8 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``place``: the address that answered. ``challenge``: of SCRAM; ``None``: the account needs no password, or logs
-    in by another method."""
+    """``place``: the address that answered. ``challenge``: the challenge of SCRAM; ``None``: the account needs no
+    password, or logs in by another method."""
 
     place: str
     challenge: Challenge | None
@@ -182,7 +182,7 @@ class _Talk:
         if not ready(self._socket.fileno(), events, self._deadline, self._interrupt):
             raise SourceUnavailable(
                 f"{self._where} does not answer in time",
-                hint="check the address, the network and the server's load; it is tried again",
+                hint="check the address, the network and the server's load; a retry follows",
             )
 
 

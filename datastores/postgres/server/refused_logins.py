@@ -49,7 +49,7 @@ def refused_login(
     return SourceUnavailable(
         message,
         hint="check that the server runs, takes connections at this address (listen_addresses) and lets the account in "
-        "(pg_hba.conf); it is tried again",
+        "(pg_hba.conf); a retry follows",
     )
 
 
@@ -60,19 +60,19 @@ def _repair(address: Address, quoted: str, words: str) -> str:
             "restart of the server, or lower caravans.max of the dataset"
         )
     if "too many" in words or "reserved for" in words:
-        return "raise max_connections, or the limit of the account or the database; it is tried again"
+        return "raise max_connections, or the limit of the account or the database; a retry follows"
     if "REPLICATION attribute" in words or "replication role" in words:
-        return f"give the account the right; it is tried again:\nALTER ROLE {quoted} REPLICATION;"
+        return f"give the account the right; a retry follows:\nALTER ROLE {quoted} REPLICATION;"
     if "no pg_hba.conf entry" in words:
         plain = "write ?sslmode=require behind the URL, if the server lets sessions with TLS in; else " * (
             address.sslmode == "disable"
         )
         return (
-            f"{plain}let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); it is tried again:\n"
+            f"{plain}let the account in with a line of pg_hba.conf, then SELECT pg_reload_conf(); a retry follows:\n"
             f"hostssl {address.database} {address.user} ADDRESS/32 scram-sha-256"
         )
     if _NO_ROLE.search(words):
-        return f"make the account, as a superuser; it is tried again:\nCREATE ROLE {quoted} LOGIN REPLICATION;"
+        return f"make the account, as a superuser; a retry follows:\nCREATE ROLE {quoted} LOGIN REPLICATION;"
     return ""
 
 
@@ -80,16 +80,16 @@ def _repair_of_way(address: Address, words: str) -> str:
     if "unsupported startup parameter" in words:
         return (
             "a connection pooler answers at this address, which passes no log on: name the server behind it "
-            "in the URL; it is tried again"
+            "in the URL; a retry follows"
         )
     if "does not support SSL" in words:
-        return "let the server offer TLS (ssl = on), or leave sslmode and sslrootcert out of the URL; it is tried again"
+        return "let the server offer TLS (ssl = on), or leave sslmode and sslrootcert out of the URL; a retry follows"
     if "certificate verify failed" in words or ("root certificate file" in words and "does not exist" in words):
         given = f", and {address.sslrootcert} is not" if address.sslrootcert else ""
         return (
             f"name the file of the authority that signed the server's certificate{given}: "
-            "?sslmode=verify-full&sslrootcert=/path/of/ca.pem; it is tried again"
+            "?sslmode=verify-full&sslrootcert=/path/of/ca.pem; a retry follows"
         )
     if "does not match host name" in words:
-        return "write the host as the server's certificate names it; it is tried again"
+        return "write the host as the server's certificate names it; a retry follows"
     return ""

@@ -129,7 +129,7 @@ def check_same(connection: Connection, address: Address, state: ServerState) -> 
         raise AnotherServer(
             f"{address}: another server answers than a moment before, or it was restarted (timeline "
             f"{int(timeline or '0', 16)} of system {system}; it was {state})",
-            hint="it is tried again",
+            hint="a retry follows",
         )
 
 
@@ -148,7 +148,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
         # A transient error: an address may lead to a server that is about to be promoted.
         raise SourceUnavailable(
             "the server is a standby, whose log is not read",
-            hint="name the primary in the log's source; it is tried again",
+            hint="name the primary in the log's source; a retry follows",
             code="copy-not-ready",
         )
     (row,) = connection.query(
@@ -187,7 +187,7 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
 
 
 def record_end(next_record: int, block: int, segment: int) -> int:
-    """The end of the last record, from the begin of the next one.
+    """The end of the last record, from the beginning of the next one.
 
     At the beginning of a page (of ``block`` bytes) or of a file (of ``segment`` bytes), a header lies between the two.
     """

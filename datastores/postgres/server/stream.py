@@ -79,7 +79,7 @@ class Stream:
         if time.monotonic() - self._heard_s > _SILENCE_S:
             raise SourceSilent(
                 f"the server sent nothing for {_SILENCE_S:g} s, not even that it is there",
-                hint="check the network between; it is tried again",
+                hint="check the network between; a retry follows",
             )
         return []
 

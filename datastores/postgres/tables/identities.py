@@ -80,7 +80,8 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """``identity``: as of :class:`Relation`. ``key_columns``: of the log's key; with FULL, of the primary key.
+    """``identity``: as of :class:`Relation`. ``key_columns``: the columns of the log's key; with FULL, of the primary
+    key.
 
     ``rows``: about how many. ``published``: by the publication in question. ``readable``: the account has SELECT.
     ``key_hidden``: the key has a generated column, which a server of this version leaves out of the log.

@@ -71,7 +71,7 @@ class LiveFamilies:
             self.close()
             raise SourceUnavailable(
                 f"the column families of {self._path} cannot be read from its MANIFEST: {error}",
-                hint="let the publisher's user read the database's files; it is tried again",
+                hint="let the publisher's user read the database's files; a retry follows",
                 code="table-unreadable",
             ) from error
         return {

@@ -206,7 +206,7 @@ class _Secondary:
         return self._answer(batch, wanted[-1] if wanted else None, True, not_before)
 
     def skip(self, table: str, after: str | None, rows: int) -> dict[str, Any]:
-        """The key of the row so many rows after ``after``, or of an earlier row if that takes too long."""
+        """The key of the row this many rows after ``after``, or of an earlier row if that takes too long."""
         self._catch_up_for(table, 0)
         began = time.monotonic()
         last = _key(after)
@@ -288,7 +288,7 @@ class _Secondary:
                 probe.next()
         self._check(table, probe)
         if probe.valid():
-            raise SourceUnavailable(f"reading column family {table} ended before its end", hint="it is tried again")
+            raise SourceUnavailable(f"reading column family {table} ended before its end", hint="a retry follows")
 
     def _check(self, table: str, probe: Any) -> None:
         try:
@@ -331,7 +331,7 @@ class _Secondary:
             except SourceUnavailable as error:
                 problem = error.message
             if time.monotonic() >= limit:
-                raise SourceUnavailable(problem, hint="it is tried again")
+                raise SourceUnavailable(problem, hint="a retry follows")
             time.sleep(_PAUSE_S)
 
     def _try_catch_up(self) -> dict[str, Problem]:
@@ -372,7 +372,7 @@ class _Secondary:
             problem = f"{self._path} cannot be read just now: {error}"
             if self._db is not None and "Try again" not in str(error):
                 raise _StaleError(problem) from error
-            raise SourceUnavailable(problem, hint="it is tried again") from error
+            raise SourceUnavailable(problem, hint="a retry follows") from error
         self._check_files(wanted)
         return refused
 
@@ -396,7 +396,7 @@ class _Secondary:
                 hint=f"set format_version={_NEWEST_FORMAT} in the database's block-based table options and compact it, "
                 f"or {_NEWER}",
             )
-        raise SourceUnavailable(f"{name}, which the MANIFEST names, is not shown yet", hint="it is tried again")
+        raise SourceUnavailable(f"{name}, which the MANIFEST names, is not shown yet", hint="a retry follows")
 
     def _link(self) -> None:
         self._view.mkdir(parents=True, exist_ok=True)
@@ -445,7 +445,7 @@ def _failed(table: str, error: Exception) -> WormholeError:
         return UnreadableTable(
             f"column family {table} cannot be read: {error}", hint="check it with `ldb --db=PATH scan`"
         )
-    return SourceUnavailable(f"column family {table} cannot be read just now: {error}", hint="it is tried again")
+    return SourceUnavailable(f"column family {table} cannot be read just now: {error}", hint="a retry follows")
 
 
 def _identity(path: Path) -> tuple[int, int]:

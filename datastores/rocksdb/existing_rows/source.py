@@ -162,7 +162,7 @@ class RocksTables:
             with self._lock:
                 self._end()
             if time.monotonic() >= limit:
-                raise SourceUnavailable(header["stale"], hint="it is tried again")
+                raise SourceUnavailable(header["stale"], hint="a retry follows")
         if "error" in header:
             raise _ERRORS[header["error"]](header["message"], hint=header["hint"])
         return header, blob
@@ -186,7 +186,7 @@ class RocksTables:
                 if answer is None or interrupted:
                     self._end()
         if interrupted:
-            raise SourceUnavailable(f"reading {self._path} was interrupted", hint="it is tried again")
+            raise SourceUnavailable(f"reading {self._path} was interrupted", hint="a retry follows")
         if answer is None:
             raise ChunkUnavailable(
                 f"the process that reads {self._path} ended with status {process.returncode}",
@@ -206,7 +206,7 @@ class RocksTables:
             )
         except OSError as error:
             raise SourceUnavailable(
-                f"the process that reads {self._path} cannot be started: {error}", hint="it is tried again"
+                f"the process that reads {self._path} cannot be started: {error}", hint="a retry follows"
             ) from error
 
     def _end(self) -> None:

@@ -142,7 +142,7 @@ class WalKeeper:
             self._scan()
             if self._history is None:
                 raise SourceUnavailable(
-                    f"{self._path} cannot be read just now: {self._problem}", hint="it is tried again"
+                    f"{self._path} cannot be read just now: {self._problem}", hint="a retry follows"
                 )
         except (OSError, WormholeError) as error:
             self._give_up()
@@ -277,7 +277,7 @@ class WalKeeper:
                     self.current.files.follow()
             except Exception as error:  # noqa: BLE001 - this thread must not end: without it the log is lost
                 _log.exception("scanning %s failed", self._path)
-                self._problem = f"scanning {self._path} failed: {error!r}; it is tried again, please report this"
+                self._problem = f"scanning {self._path} failed: {error!r}; a retry follows, please report this"
             with self._answered:
                 self._answers = request
                 self._answered.notify_all()
@@ -363,7 +363,7 @@ class WalKeeper:
     def _unusable(self, error: OSError) -> str:
         what = f"{error.filename or self._folder} cannot be used: {error.strerror or error}"
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return f"{what}. {'Free space there' if full else 'Look at its owner and mode'}; it is tried again"
+        return f"{what}. {'Free space there' if full else 'Look at its owner and mode'}; a retry follows"
 
     def _look_for_others(self) -> None:
         other = self._claim.other()

@@ -22,7 +22,7 @@ _POLL_S = 0.05
 
 
 class JsonLinesSource:
-    """See the port. Every question opens the file anew, as a writer may have renamed another one over it."""
+    """See the port. Each method opens the file again, because a writer may have replaced it."""
 
     def __init__(self, path: Path, log: str, sharding: Sharding) -> None:
         self._path = path
@@ -120,8 +120,8 @@ class JsonLinesReader:
     def __init__(self, source: JsonLinesSource, marker: Datamarker) -> None:
         self._source = source
         self._marker = marker
-        self._line: Line | None = None  # one that was cut
-        self._change = 0  # its next change
+        self._line: Line | None = None  # a line of which only a part was returned
+        self._change = 0  # the next change of this line
         self._runs = RunsBuilder()
         self._closed = threading.Event()
 

@@ -34,7 +34,7 @@ _EPOCH: Final = "SELECT epoch FROM flows WHERE application = ? AND shard = ?"
 
 
 class LocalDeadLetters:
-    """The local form of the port. ``transaction``: of the marker store; commits at its end."""
+    """The local form of the port. ``transaction``: the transaction of the marker store; commits at its end."""
 
     largest = 128 << 20
     most_bytes = 64 << 20

@@ -37,11 +37,11 @@ class TargetColumn:
     """One column.
 
     ``type``: as in DDL. ``cast``: without length and digits; a cast to a type with a length cuts silently.
-    ``generic``: of a wanted column, the type in the arriving schema. ``default``: as in DDL.
+    ``generic``: for a wanted column, the type in the arriving schema. ``default``: as in DDL.
 
     Only columns that exist have the others. ``size``: characters, bytes or digits that fit; ``None``: no bound that
-    matters. ``scale``: digits behind the point, or of a second. ``lowest``, ``highest``: of integers. ``exact``: values
-    are equal only if all their bytes are. ``problem``: why it cannot be written.
+    matters. ``scale``: digits behind the point, or of a second. ``lowest``, ``highest``: the range of integers.
+    ``exact``: values are equal only if all their bytes are. ``problem``: why it cannot be written.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Obstacle:
 @dataclass(frozen=True, slots=True)
 class TargetTable:
     """``key``: the columns of the primary key. ``unique``: the columns of each other unique index, with the statement
-    that drops it. ``key_name``: of the constraint in PostgreSQL.
+    that drops it. ``key_name``: the name of the constraint in PostgreSQL.
     """
 
     name: TableName
@@ -151,7 +151,7 @@ _TYPES: Final[Mapping[Dialect, Mapping[str, str]]] = {
 
 
 def native_type(generic: str, dialect: Dialect, key_bytes: int | None = None) -> str:
-    """The type that a new column has for values of a ``generic`` type. ``key_bytes``: of a column of a key, the bytes
+    """The type that a new column has for values of a ``generic`` type. ``key_bytes``: for a column of a key, the bytes
     that the dialect's index has for it.
     """
     types = _TYPES[dialect]

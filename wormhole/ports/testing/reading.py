@@ -66,7 +66,7 @@ class Read:
 
     def add(self, segment: Segment) -> None:
         """Add a segment. Raises ``AssertionError``, which names the broken rule of the port."""
-        assert segment.begin <= segment.end, f"a segment ends at {segment.end}, before its begin {segment.begin}"
+        assert segment.begin <= segment.end, f"a segment ends at {segment.end}, before its beginning {segment.begin}"
         if self.last_end is not None and segment.gap is None:
             assert segment.begin == self.last_end, (
                 f"a segment begins at {segment.begin} and not at {self.last_end}, where the one before ended"

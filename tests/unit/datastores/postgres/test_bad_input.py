@@ -331,7 +331,7 @@ CASES: dict[str, tuple[Callable[[Path], object], type[WormholeError], str, str]]
         lambda _: log_ends(b"XX000", b"cache lookup failed for relation 16400"),
         SourceUnavailable,
         "cache lookup failed",
-        "it is tried again",
+        "a retry follows",
     ),
     "a message from the future": (lambda _: future_message(), DecodeError, "of kind b'z'", "upgrade the publisher too"),
 }

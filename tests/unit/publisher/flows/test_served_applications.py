@@ -113,4 +113,4 @@ async def test_a_configuration_that_cannot_be_read_is_an_answer_and_is_read_agai
             await served.names()
         await eventually(lambda: served._names == frozenset({"cache"}), "it is read again")
         assert await served.names() == {"cache"}
-    assert caplog.text.count("the configured applications cannot be read, it is tried again: not allowed") == 1
+    assert caplog.text.count("the configured applications cannot be read, a retry follows: not allowed") == 1

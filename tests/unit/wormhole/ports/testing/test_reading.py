@@ -50,7 +50,7 @@ def broken(which: int, **changes: Any) -> list[Segment]:
     ("found", "message"),
     [
         (broken(1, begin=LogPosition(1, 1, 1)), "begins at 1/1/1 and not at .*, where the one before ended"),
-        (broken(1, begin=LogPosition(1, 9, 0)), "ends at .*, before its begin 1/9/0"),
+        (broken(1, begin=LogPosition(1, 9, 0)), "ends at .*, before its beginning 1/9/0"),
         (broken(0, marker=segments()[-1].marker), "is not at the segment's end"),
         (broken(0, marker=replace(segments()[-1].marker, order=segments()[0].end)), "is read from a later place"),  # type: ignore[type-var]
         (segments()[::3], "begins at .* and not at"),
