@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from pymysql.connections import Connection
 
+from datastores.common.polling import Polling
 from datastores.common.shared_state import make_state_dir, open_state
 from datastores.mysql.history.confirmation import Confirmation, Unconfirmed
 from datastores.mysql.history.continuity import lost_history
@@ -30,9 +31,10 @@ from datastores.mysql.server.settings import Settings, read_settings
 from datastores.mysql.server.state import ServerState, queries_of
 from datastores.mysql.server.table_names import look
 from wormhole.host.folder_identity import identity_of
-from wormhole.model.errors import SourceUnavailable, WormholeError
+from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.sharding import hash_shards
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.log_source import SourceStatus
 
@@ -66,13 +68,11 @@ class MySqlSource:
         self._control: Connection[Any] | None = None
         self._shown: Connection[Any] | None = None  # the connection over which the log was proven to be the one seen
         self._view: ServerState | None = None
-        self._problem = NO_PROBLEM
         self._rivals = NO_PROBLEM  # other readers with our replication ids
         self._furthest: LogPosition | None = None
         self._readers: set[BinlogReader] = set()
         self._shards: frozenset[str] = frozenset()
-        self._stopped = threading.Event()
-        self._poller: threading.Thread | None = None
+        self._polling = Polling(options, _log, "the server cannot be asked for its state: %s")
 
     def start(self) -> None:
         """See the port. Refuses a server without the :mod:`datastores.mysql.server.required_settings`."""
@@ -90,6 +90,7 @@ class MySqlSource:
             self._catalog = Catalog(self._state_dir / "tables.jsonl")
             self._shards = self._known_shards(look(connection, self._catalog))
             state, self._high_water = open_state(self._options, self._state_dir)
+            self._polling.high_water = self._high_water
             self._incarnations = Incarnations(state, self._high_water)
         except BaseException:
             connection.close()
@@ -118,21 +119,11 @@ class MySqlSource:
         self._control = connection
         self._ask(self._queries.view)
         self._see_newest()
-        self._stopped.clear()
-        self._poller = threading.Thread(target=self._poll, name=f"mysql-{self._log}", daemon=True)
-        self._poller.start()
+        self._polling.begin(f"mysql-{self._log}", {"": (lambda: _POLL_S, partial(self._polling.poll, self._poll))})
 
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
-        self._stopped.set()
-        poller, self._poller = self._poller, None
-        if poller is not None:
-            poller.join()
-        for reader in tuple(self._readers):
-            reader.close()
-        if poller is not None and self._options.may_act():
-            with suppress(WormholeError):  # the next owner then lacks about a second of it
-                self._high_water.sync()
+        self._polling.end(close=self._close_readers)
         with self._asking:
             self._drop_control()
         with self._lock:
@@ -177,7 +168,7 @@ class MySqlSource:
     def status(self) -> SourceStatus:
         """See the port: the status of about a second ago."""
         with self._lock:
-            view, furthest, problem = self._view, self._furthest, self._problem
+            view, furthest, problem = self._view, self._furthest, self._polling.problem
         incarnation = self._incarnations.current
         skipped = f"by skip_tables, nothing of {', '.join(self._skip_tables)} is delivered" if self._skip_tables else ""
         others = (
@@ -201,6 +192,10 @@ class MySqlSource:
         return SourceStatus(end, oldest, 0, problems, files, end_unknown=str(problem), base=view.base)
 
     # --- inside ------------------------------------------------------------------------------------------------
+
+    def _close_readers(self) -> None:
+        for reader in tuple(self._readers):
+            reader.close()
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
         """Query the server over the control connection, or over a new one if it is broken or its answer has to be
@@ -277,19 +272,9 @@ class MySqlSource:
             control.close()
 
     def _poll(self) -> None:
-        while not self._stopped.wait(_POLL_S):
-            try:
-                self._ask(self._queries.view)
-                self._see_newest()
-                self._rivals = self._ask(self._claims.problem)
-                problem = NO_PROBLEM
-            except WormholeError as error:
-                problem = error.problem
-            if problem and problem != self._problem:
-                _log.warning("the server cannot be asked for its state: %s", problem)
-            self._problem = problem
-            if self._options.may_act():
-                self._high_water.try_sync()
+        self._ask(self._queries.view)
+        self._see_newest()
+        self._rivals = self._ask(self._claims.problem)
 
     def _look_first(self) -> tuple[Connection[Any], Settings]:
         """A connection to a server that can be tailed, and its settings."""
@@ -310,7 +295,7 @@ class MySqlSource:
         by, count = sharding.by, sharding.count
         if by == "log":
             return frozenset({self._log})
-        hashed = {f"{self._log}.{k}of{count}" for k in range(count)}
+        hashed = hash_shards(self._log, count)
         return frozenset(hashed) | {
             shard_name(self._log, sharding, database, table)
             for database, table, keyed in tables

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
+from datastores.common.polling import Attempts, Polling
 from datastores.common.shared_state import make_state_dir, open_state
 from datastores.postgres.decode.tables import shard_name
 from datastores.postgres.doctor.server_objects import find_names
@@ -47,6 +48,7 @@ from wormhole.model.errors import (
 )
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.sharding import hash_shards
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.log_source import SlotStatus, SourceStatus
 
@@ -90,9 +92,9 @@ class PostgresSource:
         self._watching = threading.Lock()  # one look at the tables at a time
         self._tables: Connection | None = None  # the session of the looks at the tables
         self._looks_again_s = 0.0
-        self._unlooked = NO_PROBLEM  # why the last look failed
+        self._looks = Attempts(_log, "changes of rows that the log does not have are not noticed: %s")
         self._unwatched = False  # the catalogue changed, and the published tables were not compared since
-        self._problem = NO_PROBLEM
+        self._polling = Polling(options, _log, "the server cannot be asked for its state: %s")
         self._answered_s = 0.0  # when the server last answered
         self._furthest: Datamarker | None = None
         self._released: LogPosition | None = None
@@ -100,8 +102,6 @@ class PostgresSource:
         self._streams: set[Stream] = set()
         self._shards: frozenset[str] = frozenset()
         self._delivered = delivered_transactions(self._state_dir)
-        self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
@@ -121,6 +121,7 @@ class PostgresSource:
         state, self._high_water = open_state(
             self._options, self._state_dir, publication.DOCUMENT, unlogged_changes.DOCUMENT
         )
+        self._polling.high_water = self._high_water
         self._incarnations = Incarnations(state, self._high_water)
         self._publication = Publication(state)
         self._unlogged = UnloggedChanges(state, self._options.skip_tables)
@@ -153,34 +154,16 @@ class PostgresSource:
         except BaseException:
             self._disconnect()
             raise
-        self._stopped.clear()
         pause_s = min(log.state.sender_timeout_s / 3 or _ANSWER_S, _ANSWER_S)
-        work_of = {"poll": (_POLL_S, self._poll), "answers": (pause_s, self._answer)}
+        works = {"poll": (lambda: _POLL_S, self._poll), "answers": (lambda: pause_s, self._answer)}
         if not self._options.transient:
-            work_of["slots"] = (_ADVANCE_S, self._move_slots)
-            work_of["tables"] = (_POLL_S, self._look_at_tables)
-        for name, (every_s, work) in work_of.items():
-            thread = threading.Thread(
-                target=self._every, args=(every_s, work), name=f"postgres-{name}-{self._log}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
+            works["slots"] = (lambda: _ADVANCE_S, self._move_slots)
+            works["tables"] = (lambda: _POLL_S, self._look_at_tables)
+        self._polling.begin(f"postgres-{{}}-{self._log}", works)
 
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
-        self._stopped.set()
-        if self._mover is not None:
-            self._mover.cancel()
-        threads, self._threads = self._threads, []
-        for thread in threads:
-            thread.join()
-        for reader in tuple(self._readers):
-            reader.close()
-        for stream in tuple(self._streams):  # a reader that is still being opened
-            stream.give_up(_closed(), paused_s=0.0)
-        if threads and self._options.may_act():
-            with suppress(WormholeError):  # the next owner then lacks about a second of it
-                self._high_water.sync()
+        self._polling.end(interrupt=self._cancel_move, close=self._close_readers)
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
@@ -234,7 +217,7 @@ class PostgresSource:
     def status(self) -> SourceStatus:
         """See the port: the status of about a second ago."""
         with self._lock:
-            seen, furthest, problem = self._seen, self._furthest, self._problem
+            seen, furthest, problem = self._seen, self._furthest, self._polling.problem
         if not problem and time.monotonic() - self._answered_s > _SILENT_S:
             where = f"{self._address.where} was not asked with success for {_SILENT_S:g} s"
             problem = Problem(where, "check the server's load and its network", code="source-silent")
@@ -264,6 +247,16 @@ class PostgresSource:
         )
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _cancel_move(self) -> None:
+        if self._mover is not None:
+            self._mover.cancel()
+
+    def _close_readers(self) -> None:
+        for reader in tuple(self._readers):
+            reader.close()
+        for stream in tuple(self._streams):  # a reader that is still being opened
+            stream.give_up(_closed(), paused_s=0.0)
 
     def _look(self) -> Log:
         """The log as it is now. Over a new connection it is first proven to be the log that was read."""
@@ -371,7 +364,7 @@ class PostgresSource:
         self._ask(lambda control: control.query(EMPTY_COMMIT))
 
     def _pause(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
+        if self._polling.stopped.wait(seconds):
             raise _closed()
 
     def _let_it_end(self, error: SourceUnavailable) -> None:
@@ -408,26 +401,17 @@ class PostgresSource:
         if control is not None:
             control.close()
 
-    def _every(self, seconds: float, work: Callable[[], None]) -> None:
-        while not self._stopped.wait(seconds):
-            work()
-
     def _answer(self) -> None:
         for stream in tuple(self._streams):
             stream.answer()
 
     def _poll(self) -> None:
-        try:
-            self._look()
-            self._ask(self._delivered.refresh)
-            problem, self._answered_s = NO_PROBLEM, time.monotonic()
-        except WormholeError as error:
-            problem = error.problem
-        if problem and problem != self._problem:
-            _log.warning("the server cannot be asked for its state: %s", problem)
-        self._problem = problem
-        if self._options.may_act():
-            self._high_water.try_sync()
+        self._polling.poll(self._poll_once)
+
+    def _poll_once(self) -> None:
+        self._look()
+        self._ask(self._delivered.refresh)
+        self._answered_s = time.monotonic()
 
     def _look_at_tables(self) -> None:
         """Notice rows that changed without a trace in the log, and changes of the publication's tables."""
@@ -440,22 +424,18 @@ class PostgresSource:
             return
         present = seen.history.number
         read = furthest.order.offset if furthest is not None and furthest.order.incarnation == present else 0
-        try:
-            with understood(self._address), self._watching:
-                connection, name = self._catalogue(seen.state), self._address.publication
-                if self._unlogged.look(connection, name, seen.state.system, read):
-                    self._unwatched = True
-                if self._unwatched and (found := self._watched.observe(read_tables(connection, name))):
-                    _log.warning("%s", found)
-                self._unwatched = False
-            problem = NO_PROBLEM
-        except WormholeError as error:
-            problem = error.problem
-        if problem and problem != self._unlooked:
-            _log.warning("changes of rows that the log does not have are not noticed: %s", problem)
-        self._unlooked = problem
+        self._looks.make(partial(self._compare_tables, seen.state, read))
         ended = time.monotonic()
         self._looks_again_s = ended + slots.rest_s(ended - began)
+
+    def _compare_tables(self, state: ServerState, read: int) -> None:
+        with understood(self._address), self._watching:
+            connection, name = self._catalogue(state), self._address.publication
+            if self._unlogged.look(connection, name, state.system, read):
+                self._unwatched = True
+            if self._unwatched and (found := self._watched.observe(read_tables(connection, name))):
+                _log.warning("%s", found)
+            self._unwatched = False
 
     def _catalogue(self, state: ServerState) -> Connection:
         """The session for looks at the tables. It is a separate one, because with thousands of tables an answer takes
@@ -520,7 +500,7 @@ class PostgresSource:
         if sharding.by == "log":
             return frozenset({self._log})
         if sharding.by == "hash":
-            return frozenset(f"{self._log}.{k}of{sharding.count}" for k in range(sharding.count))
+            return frozenset(hash_shards(self._log, sharding.count))
         tables = control.query(
             f"SELECT schemaname, tablename FROM pg_publication_tables "  # noqa: S608
             f"WHERE pubname = {quote_literal(self._address.publication)}"

@@ -22,7 +22,7 @@ from wormhole.model.errors import DecodeError, Diverged, PositionError, Position
 from wormhole.model.loss import LossKind
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
-from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_table
 from wormhole.ports.log_source import SourceStatus
 from wormhole.ports.log_times import begins_later
 
@@ -195,7 +195,7 @@ class RocksSource:
         """See the port."""
         match self._sharding.by:
             case "hash":
-                return frozenset(f"{self._log}.{k}of{self._sharding.count}" for k in range(self._sharding.count))
+                return frozenset(hash_shards(self._log, self._sharding.count))
             case "table":
                 names = self._history().catalogue.names().values()
                 return frozenset(shard_of_table(self._log, name) for name in names)

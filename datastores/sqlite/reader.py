@@ -11,7 +11,7 @@ from wormhole.model.errors import DecodeError, PositionPurged, SourceUnavailable
 from wormhole.model.loss import LogGap, LossKind
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.segment import Segment
-from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_hash, shard_of_table
 from wormhole.wire.rows import decode_row
 from wormhole.wire.runs import RunsBuilder
 from wormhole.wire.v1 import update_pb2
@@ -165,5 +165,5 @@ class RecordReader:
         )
         sharding, log = self._sharding, self._log
         if sharding.by == "hash":  # its shard is not known
-            return {f"{log}.{k}of{sharding.count}": error for k in range(sharding.count)}
+            return dict.fromkeys(hash_shards(log, sharding.count), error)
         return {shard_of_table(log, table) if sharding.by == "table" else log: error}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from datastores.common.next_steps import REPAIR
+from datastores.common.polling import Polling
 from datastores.common.shared_state import make_state_dir
 from datastores.sqlite.changes import Changes, Shown
 from datastores.sqlite.reader import RecordReader
@@ -19,7 +20,7 @@ from datastores.sqlite.url import SEQUENCE, Address
 from wormhole.model.errors import Diverged, PositionError, PositionPurged, SourceUnavailable, WormholeError
 from wormhole.model.position import Anchor, Datamarker, LogPosition
 from wormhole.model.problem import NO_PROBLEM, Problem
-from wormhole.model.sharding import shard_of_table
+from wormhole.model.sharding import hash_shards, shard_of_table
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.log_source import SourceStatus
 from wormhole.ports.log_times import begins_later
@@ -51,9 +52,9 @@ class SqliteSource:
         self._end = self._begin = Place(0, 0, 0)
         self._released = 0
         self._pruned_at = 0.0
-        self._failure = self._unpruned = NO_PROBLEM
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._unpruned = NO_PROBLEM
+        self._pause_s = _FASTEST_S
+        self._polling = Polling(options, _log, "%s")
 
     # --- the port -------------------------------------------------------------------------------------------------
 
@@ -65,16 +66,12 @@ class SqliteSource:
             self._take()
             if not self._options.transient:
                 self._changes.check_writable()
-        self._stopped.clear()
-        self._thread = threading.Thread(target=self._watch, name=f"changes-{self._options.log}", daemon=True)
-        self._thread.start()
+        self._pause_s = _FASTEST_S
+        self._polling.begin(f"changes-{self._options.log}", {"": (lambda: self._pause_s, self._poll)})
 
     def stop(self) -> None:
         """See the port."""
-        self._stopped.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
+        self._polling.end()
         with self._lock:
             self._changes.close()
             record, self._record = self._record, None
@@ -133,7 +130,7 @@ class SqliteSource:
         """See the port."""
         sharding, log = self._options.sharding, self._options.log
         if sharding.by == "hash":
-            return frozenset(f"{log}.{k}of{sharding.count}" for k in range(sharding.count))
+            return frozenset(hash_shards(log, sharding.count))
         if sharding.by != "table":
             return frozenset({log})
         with self._lock:
@@ -151,7 +148,7 @@ class SqliteSource:
     def status(self) -> SourceStatus:
         """See the port."""
         installation, end = self._installation, self._end
-        problems = [problem for problem in (self._failure, self._unpruned) if problem]
+        problems = [problem for problem in (self._polling.problem, self._unpruned) if problem]
         if installation is not None and installation.stale:
             problems.append(stale_problem(self._path, sorted(installation.stale)))
         return SourceStatus(
@@ -161,7 +158,7 @@ class SqliteSource:
             tuple(problems),
             files=((0, end.seq),),
             budget_bytes=self._options.disk_budget,
-            end_unknown=str(self._failure),
+            end_unknown=str(self._polling.problem),
         )
 
     # --- for readers ----------------------------------------------------------------------------------------------
@@ -319,23 +316,18 @@ class SqliteSource:
 
     # --- the thread -----------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        pause = _FASTEST_S
-        while not self._stopped.wait(pause):
-            pause = min(pause * 1.5, _SLOWEST_S)
-            failure = NO_PROBLEM
-            try:
-                with self._lock:
-                    if self._changes.changed():
-                        pause = _FASTEST_S
-                        self._take()
-                    self._prune()
-            except WormholeError as error:
-                pause = _SLOWEST_S
-                failure = error.problem
-            if failure and failure != self._failure:
-                _log.warning("%s", failure)
-            self._failure = failure
+    def _poll(self) -> None:
+        self._pause_s = min(self._pause_s * 1.5, _SLOWEST_S)
+        self._polling.poll(self._poll_once)
+        if self._polling.problem:
+            self._pause_s = _SLOWEST_S
+
+    def _poll_once(self) -> None:
+        with self._lock:
+            if self._changes.changed():
+                self._pause_s = _FASTEST_S
+                self._take()
+            self._prune()
 
     def _prune(self) -> None:
         """Delete recorded changes from the database: those that every flow has, or all if there are very many."""

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Sharding", "shard_of_hash", "shard_of_table"]
+__all__ = ["Sharding", "hash_shards", "shard_of_hash", "shard_of_table"]
 
 _PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -32,6 +32,11 @@ def shard_of_table(log: str, table: str) -> str:
     """
     quoted = _PLAIN.sub(lambda m: "".join(f"%{b:02X}" for b in m[0].encode()), table)
     return f"{log}.{quoted}"
+
+
+def hash_shards(log: str, count: int) -> tuple[str, ...]:
+    """The names of a log's hash shards."""
+    return tuple(f"{log}.{k}of{count}" for k in range(count))
 
 
 def shard_of_hash(log: str, key: bytes, count: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from wormhole.model.schema import Column, Schema
-from wormhole.model.sharding import Sharding, shard_of_hash, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_hash, shard_of_table
 from wormhole.model.values import UNAVAILABLE, Op, Value
 from wormhole.wire.rows import Row, column_type, encode_row
 
@@ -62,7 +62,7 @@ class ChangeEncoder:
             case "log":
                 return frozenset({self._log})
             case "hash":
-                return frozenset(self._hash_shards())
+                return frozenset(hash_shards(self._log, self._sharding.count))
             case _:
                 return frozenset(self._shard_of_table(table) for table in self._schemas)
 
@@ -124,7 +124,7 @@ class ChangeEncoder:
             case "log":
                 return (self._log,)
             case "hash" if op in _BARRIERS:
-                return self._hash_shards()
+                return hash_shards(self._log, self._sharding.count)
             case "hash" if key:
                 if len(key) == 1 and isinstance(key[0], bytes):
                     data = key[0]
@@ -152,9 +152,6 @@ class ChangeEncoder:
 
     def _shard_of_table(self, table: str) -> str:
         return shard_of_table(self._log, table.split(".")[0] if self._sharding.by == "database" else table)
-
-    def _hash_shards(self) -> tuple[str, ...]:
-        return tuple(f"{self._log}.{k}of{self._sharding.count}" for k in range(self._sharding.count))
 
 
 def named_values(key: Key) -> tuple[tuple[str, ...], tuple[Value, ...]]:

@@ -28,7 +28,7 @@ from datastores.mysql.server.table_definitions import (
 from wormhole.model.errors import DecodeError, UnsupportedLog
 from wormhole.model.position import LogPosition
 from wormhole.model.schema import Schema
-from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_table
 
 __all__ = ["METADATA_HINT", "TableSink", "Tables", "shard_name"]
 
@@ -103,8 +103,8 @@ class Tables:
         self._keys: dict[tuple[str, str], frozenset[str] | None] = {}
         self._listed: tuple[Keys, LogPosition] | None = None
         if sharding.by == "hash":
-            for k in range(sharding.count):
-                self._shard(f"{log}.{k}of{sharding.count}")
+            for shard in hash_shards(log, sharding.count):
+                self._shard(shard)
         elif sharding.by == "log":
             self._shard(log)
 

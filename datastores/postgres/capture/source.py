@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
+from datastores.common.polling import Polling
 from datastores.common.shared_state import make_state_dir, open_state
 from datastores.postgres.capture.histories import Histories
 from datastores.postgres.capture.reader import ANEW, CaptureReader, Source, marker_of
@@ -34,10 +35,10 @@ from wormhole.model.errors import (
     PositionPurged,
     SourceUnavailable,
     UnsupportedLog,
-    WormholeError,
 )
 from wormhole.model.position import Anchor, Datamarker, LogPosition
-from wormhole.model.problem import NO_PROBLEM, Problem
+from wormhole.model.problem import Problem
+from wormhole.model.sharding import hash_shards
 from wormhole.ports.datastore import SourceOptions
 from wormhole.ports.log_source import SourceStatus
 from wormhole.ports.log_times import begins_later
@@ -74,10 +75,9 @@ class CaptureSource:
         self._incarnation = 0
         self._released: LogPosition | None = None
         self._readers: set[CaptureReader] = set()
-        self._problem = NO_PROBLEM
         self._found: tuple[Problem, ...] = ()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._tables_s = 0.0  # when the tables were looked at
+        self._polling = Polling(options, _log, "the recorded changes cannot be read: %s")
 
     def start(self) -> None:
         """See the port. Refuses a database without the objects that record changes."""
@@ -93,6 +93,7 @@ class CaptureSource:
             _log.warning("%s", remark)
         make_state_dir(self._state_dir)
         state, self._high_water = open_state(self._options, self._state_dir)
+        self._polling.high_water = self._high_water
         self._histories = Histories(state, self._high_water)
         try:
             self._look()
@@ -100,21 +101,13 @@ class CaptureSource:
         except BaseException:
             self._drop_control()
             raise
-        self._stopped.clear()
-        self._thread = threading.Thread(target=self._work, name=f"capture-{self._options.log}", daemon=True)
-        self._thread.start()
+        self._tables_s = time.monotonic()
+        polls = (lambda: _POLL_S, partial(self._polling.poll, self._poll))
+        self._polling.begin(f"capture-{self._options.log}", {"": polls})
 
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
-        self._stopped.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
-        for reader in tuple(self._readers):
-            reader.close()
-        if thread is not None and self._options.may_act():
-            with suppress(WormholeError):  # the next owner then lacks about a second of it
-                self._high_water.sync()
+        self._polling.end(close=self._close_readers)
         with self._asking:
             self._drop_control()
         with self._lock:
@@ -191,7 +184,7 @@ class CaptureSource:
         if sharding.by == "log":
             return frozenset({log})
         if sharding.by == "hash":
-            return frozenset(f"{log}.{k}of{sharding.count}" for k in range(sharding.count))
+            return frozenset(hash_shards(log, sharding.count))
         names = self._ask(lambda control: captured_tables(control, self._schema))
         return frozenset(shard_name(log, sharding, schema, table) for schema, table in names)
 
@@ -203,7 +196,7 @@ class CaptureSource:
     def status(self) -> SourceStatus:
         """See the port: the status of about a second ago."""
         with self._lock:
-            seen, problem, found = self._seen, self._problem, self._found
+            seen, problem, found = self._seen, self._polling.problem, self._found
         if seen is None:
             place = LogPosition(self._histories.current, 0, 0)
             return SourceStatus(place, place, 0, tuple(filter(None, (problem,))), end_unknown=str(problem))
@@ -218,6 +211,10 @@ class CaptureSource:
         )
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _close_readers(self) -> None:
+        for reader in tuple(self._readers):
+            reader.close()
 
     def _look(self) -> LogState:
         """The state of the log, after the changes that were recorded got their numbers."""
@@ -280,25 +277,14 @@ class CaptureSource:
         if control is not None:
             control.close()
 
-    def _work(self) -> None:
-        tables_s = time.monotonic()
-        while not self._stopped.wait(_POLL_S):
-            try:
-                state = self._look()
-                if self._options.may_act() and not self._options.transient:
-                    self._prune()
-                    self._resume(state)
-                if time.monotonic() - tables_s >= _TABLES_S:
-                    self._look_at_tables()
-                    tables_s = time.monotonic()
-                problem = NO_PROBLEM
-            except WormholeError as error:
-                problem = error.problem
-            if problem and problem != self._problem:
-                _log.warning("the recorded changes cannot be read: %s", problem)
-            self._problem = problem
-            if self._options.may_act():
-                self._high_water.try_sync()
+    def _poll(self) -> None:
+        state = self._look()
+        if self._options.may_act() and not self._options.transient:
+            self._prune()
+            self._resume(state)
+        if time.monotonic() - self._tables_s >= _TABLES_S:
+            self._look_at_tables()
+            self._tables_s = time.monotonic()
 
     def _prune(self) -> None:
         """Remove the changes before the oldest datamarker, in portions."""
@@ -307,7 +293,7 @@ class CaptureSource:
         if released is None or released.incarnation != present:
             return
         prune = f"SELECT {quote_identifier(self._schema)}.prune({released.offset}, {_AT_ONCE})"
-        while not self._stopped.is_set() and self._ask(lambda control: control.query(prune)) == [("1",)]:
+        while not self._polling.stopped.is_set() and self._ask(lambda control: control.query(prune)) == [("1",)]:
             pass
 
     def _resume(self, state: LogState) -> None:

@@ -19,7 +19,7 @@ from datastores.postgres.decode.table import Table
 from datastores.postgres.sql_text import sql_name
 from wormhole.model.errors import DecodeError, SourceUnavailable
 from wormhole.model.schema import Column, Schema
-from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_table
 
 __all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name", "skips"]
 
@@ -93,8 +93,8 @@ class Tables:
         self._shard_ordinals: dict[str, int] = {}
         self._broken: dict[str, tuple[int, DecodeError]] = {}
         if sharding.by == "hash":
-            for k in range(sharding.count):
-                self._shard(f"{log}.{k}of{sharding.count}")
+            for shard in hash_shards(log, sharding.count):
+                self._shard(shard)
         elif sharding.by == "log":
             self._shard(log)
 

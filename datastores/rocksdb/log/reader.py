@@ -26,7 +26,7 @@ from wormhole.model.loss import LogGap
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.model.schema import Column, Schema
 from wormhole.model.segment import Run, Segment
-from wormhole.model.sharding import Sharding, shard_of_table
+from wormhole.model.sharding import Sharding, hash_shards, shard_of_table
 
 __all__ = ["MAX_UPDATE_BYTES", "VALUE_SCHEMAS", "RocksReader"]
 
@@ -76,7 +76,7 @@ class RocksReader:
         self._by = sharding.by
         self._log = log
         if sharding.by == "hash":
-            self._shards = {k: f"{log}.{k}of{sharding.count}" for k in range(sharding.count)}
+            self._shards = dict(enumerate(hash_shards(log, sharding.count)))
         elif sharding.by != "table":
             self._shards = {0: log}  # a RocksDB is one database
         order, read_from = marker.order, marker.read_from

@@ -275,7 +275,7 @@ def test_a_server_that_writes_nothing_is_unavailable(
     with pytest.raises(SourceUnavailable, match=r"up to 0/4074 .* up to 0/4000, where a commit may be cut"):
         source.latest()
     assert server.commits == 1
-    server.committed = source._stopped.set
+    server.committed = source._polling.stopped.set
     monkeypatch.setattr(places, "_PATIENCE_S", 60.0)
     with pytest.raises(SourceUnavailable, match="the log is closed"):
         source.latest()
