@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from datastores.mysql.existing_rows import snapshot
 from tests.support.sqlite_harness import SqliteTablesHarness
 from tests.support.table_source_harness import (
     CaptureTablesHarness,
@@ -16,7 +17,7 @@ from tests.support.table_source_harness import (
     RocksTablesHarness,
 )
 from wormhole.ports.testing.contract import MakeHarness
-from wormhole.ports.testing.table_contract import TableSourceContract
+from wormhole.ports.testing.table_contract import TableHarness, TableSourceContract
 
 
 @pytest.fixture(params=["memory", "rocksdb", "sqlite", "mariadb", "mysql", "postgres", "postgres-capture"])
@@ -33,4 +34,7 @@ def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> MakeHarness:
 
 
 class TestTableSource(TableSourceContract):
-    pass
+    def test_what_is_not_shown_yet_is_asked_for_again(self, tables: TableHarness) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(snapshot, "_PATIENCE_S", 0.5)
+            super().test_what_is_not_shown_yet_is_asked_for_again(tables)

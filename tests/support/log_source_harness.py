@@ -191,22 +191,20 @@ class DatabaseHarness(Harness):
         self.commit([("put", "a", b"after the purge", b"")])
 
     def save(self) -> None:
-        self._stop()
+        self.writer.close()
+        self.server.stop()
         shutil.copytree(self.server.data, self.saved)
         self._start()
 
     def lose_tail(self, to: Datamarker) -> None:
-        self._stop()
+        self.writer.close()
+        self.server.kill()  # what it has not written is thrown away
         self.source.stop()
         shutil.rmtree(self.server.data)
-        shutil.copytree(self.saved, self.server.data)
+        shutil.move(self.saved, self.server.data)
         self._start()
         self.commit([("put", "a", b"another history", b"1")])
         self._open()
-
-    def _stop(self) -> None:
-        self.writer.close()
-        self.server.stop()
 
     def _start(self) -> None:
         self.server.start()

@@ -140,7 +140,7 @@ class PostgresHarness(Harness):
         self._stop()
         self.source.stop()
         shutil.rmtree(self.server.data)
-        shutil.copytree(self.saved, self.server.data)
+        shutil.move(self.saved, self.server.data)
         self.server.own_data()
         self.server.start()
         self._start()

@@ -146,14 +146,9 @@ class LogSourceContract:
         assert harness.committed(read) == expected, "an update is missing, comes twice, or is out of commit order"
         assert len(set(read.ids())) == len(read.updates), "two updates have one id"
         assert len(read.ended) == (60 if harness.several else len(committed)), "each transaction ends once"
+        read.check_ends()
         assert not read.gaps
-
-    def test_small_pieces_give_the_same_as_large_ones(self, harness: Harness) -> None:
-        start = harness.source.latest()
-        _mixed(harness)
-        assert read_log(harness.source, start, 64).updates == read_log(harness.source, start).updates, (
-            "what is read depends on max_bytes"
-        )
+        assert read_log(harness.source, start, 64).updates == read.updates, "what is read depends on max_bytes"
 
     def test_the_values_and_operations_arrive(self, harness: Harness) -> None:
         harness.commit([("put", "b", b"x", b"")])
@@ -197,39 +192,43 @@ class LogSourceContract:
                 )
         reader.close()
 
-    def test_a_marker_outlives_a_restart(self, harness: Harness) -> None:
+    def test_markers_and_times_outlive_a_restart(self, harness: Harness) -> None:
         start = harness.source.latest()
-        _put(harness, 0, 10)
-        harness.rotate()
-        marker = read_log(harness.source, start).markers[-1]
-        _put(harness, 10, 5)
+        began_us = time.time_ns() // 1000 - 1_000_000  # times may be as much too early: whole seconds, an index of them
+        for n in range(3):
+            _put(harness, n * 3, 3)
+            harness.rotate()
+        reader = harness.source.open(start)
+        live = read_until(reader, harness.source.latest().order)
+        reader.close()
+        times = [u.committed_at_us for u in live.updates]
+        assert times == sorted(times)
+        assert began_us <= times[0] <= times[-1] <= time.time_ns() // 1000
+        _put(harness, 9, 5)
         whole = read_log(harness.source, start).updates
+        assert whole[:9] == live.updates, "a second reading gives other updates or times"
+        harness.rotate()
         harness.restart()
-        assert read_log(harness.source, marker).updates == whole[10:], "after a restart a marker leads to another place"
-        assert read_log(harness.source, start).updates == whole, "after a restart the log reads differently"
+        assert read_log(harness.source, live.markers[-1]).updates == whole[9:], (
+            "after a restart a marker leads to another place"
+        )
+        assert read_log(harness.source, start, 1).updates == whole, "after a restart the log reads differently"
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def test_a_large_one_comes_in_pieces_and_ends_once(self, harness: Harness) -> None:
         start = harness.source.latest()
         _put(harness, 0, 1)
-        harness.commit([("put", "ab"[n % 2], b"%05d" % n, b"x" * 80_000) for n in range(200)])
+        harness.commit([("put", "ab"[n % 2], b"%05d" % n, b"x" * 80_000) for n in range(100)])
         _put(harness, 1, 1)
         read = read_log(harness.source, start, 500_000)
-        assert read.pieces >= 20
-        assert len(read.updates) == 202
+        assert read.pieces >= 10
+        assert read.largest < 800_000, "a piece is much larger than the size asked for"
+        assert len(read.updates) == 102
         assert len(read.ended) == 3
         big = [u for u in read.updates if u.id.rpartition(":")[0] == read.ended[1][1]]
-        assert [int(u.id.rpartition(":")[2]) for u in big] == list(range(200))
-        assert [u.key[0] for u in big] == [b"%05d" % n for n in range(200)]
-
-    def test_a_piece_stays_near_the_size_asked_for(self, harness: Harness) -> None:
-        start = harness.source.latest()
-        harness.commit([("put", "a", b"%05d" % n, b"x" * 80_000) for n in range(150)])
-        reader = harness.source.open(start)
-        while (segment := reader.read(500_000, 0.0)) is not None:
-            assert sum(len(run.blob) for run in segment.runs.values()) < 800_000
-        reader.close()
+        assert [int(u.id.rpartition(":")[2]) for u in big] == list(range(100))
+        assert [u.key[0] for u in big] == [b"%05d" % n for n in range(100)]
 
     # --- the live end -------------------------------------------------------------------------------------------------
 
@@ -266,11 +265,11 @@ class LogSourceContract:
     def test_reads_over_new_files_as_they_come(self, harness: Harness) -> None:
         reader = harness.source.open(harness.source.latest())
         read = Read()
-        for n in range(5):
+        for n in range(3):
             _put(harness, n, 1)
             harness.rotate()
             read_until(reader, harness.source.latest().order, into=read)
-        assert _keys_of(harness, read) == _keys(0, 5)
+        assert _keys_of(harness, read) == _keys(0, 3)
         reader.close()
 
     # --- places -------------------------------------------------------------------------------------------------------
@@ -373,7 +372,7 @@ class LogSourceContract:
 
     def test_what_is_not_released_can_be_read(self, harness: Harness) -> None:
         start = harness.source.latest()
-        for n in range(6):
+        for n in range(4):
             _put(harness, n, 1)
             harness.rotate()
         whole = read_log(harness.source, start, 1)
@@ -385,21 +384,14 @@ class LogSourceContract:
         harness.restart()
         assert not read_log(harness.source, whole.markers[-1]).updates
 
-    def test_what_was_never_released_is_kept_over_a_restart(self, harness: Harness) -> None:
-        start = harness.source.latest()
-        for n in range(4):
-            _put(harness, n, 1)
-            harness.rotate()
-        harness.restart()
-        assert _keys_of(harness, read_log(harness.source, start)) == _keys(0, 4)
-
     # --- shards -------------------------------------------------------------------------------------------------------
 
     def test_by_table(self, make_harness: MakeHarness) -> None:
         harness = make_harness(Sharding("table"))
         start = harness.source.latest()
         _mixed(harness)
-        read = read_log(harness.source, start, 300)
+        read = read_log(harness.source, start, 100)
+        read.check_ends()
         shards = {harness.shard(harness.table(name)) for name in "ab"}
         assert {u.shard for u in read.updates} == shards
         assert all(u.shard == harness.shard(u.table) for u in read.updates)
@@ -409,7 +401,8 @@ class LogSourceContract:
         harness = make_harness(Sharding("hash", 5))
         start = harness.source.latest()
         committed = _mixed(harness)
-        read = read_log(harness.source, start, 300)
+        read = read_log(harness.source, start, 100)
+        read.check_ends()
         assert len(read.updates) == len(committed)
         for update in read.updates:
             key = update.key[0]
@@ -417,39 +410,14 @@ class LogSourceContract:
             assert update.shard == shard_of_hash("log", key, 5)
         assert harness.source.shards() == {f"log.{k}of5" for k in range(5)}
 
-    @pytest.mark.parametrize("sharding", [Sharding("log"), Sharding("table"), Sharding("hash", 3)])
-    def test_every_shard_gets_the_end_of_its_transactions(self, make_harness: MakeHarness, sharding: Sharding) -> None:
-        harness = make_harness(sharding)
-        start = harness.source.latest()
-        _mixed(harness)
-        read = read_log(harness.source, start, 100)
-        touched = {(u.shard, u.id.rpartition(":")[0]) for u in read.updates}
-        assert set(read.ended) == touched
-        assert len(read.ended) == len(touched)
-
     # --- times --------------------------------------------------------------------------------------------------------
-
-    def test_a_replay_gives_the_same_times(self, harness: Harness) -> None:
-        start = harness.source.latest()
-        began_us = time.time_ns() // 1000 - 1_000_000  # times may be as much too early: whole seconds, an index of them
-        _put(harness, 0, 5)
-        reader = harness.source.open(start)
-        live = read_until(reader, harness.source.latest().order)
-        reader.close()
-        times = [u.committed_at_us for u in live.updates]
-        assert times == sorted(times)
-        assert began_us <= times[0] <= times[-1] <= time.time_ns() // 1000
-        assert read_log(harness.source, start).updates == live.updates
-        harness.rotate()
-        harness.restart()
-        assert read_log(harness.source, start, 1).updates == live.updates
 
     def test_a_time_means_the_last_place_by_which_all_was_committed(self, harness: Harness) -> None:
         start = harness.source.latest()
         reader = harness.source.open(start)
         read = Read(last_end=start.order)
         times: list[int] = []
-        while not times or times[-1] - times[0] < 3_500_000:
+        while not times or times[-1] - times[0] < 2_600_000:
             _put(harness, len(times), 1)
             if len(times) == 10:
                 harness.rotate()
@@ -459,7 +427,7 @@ class LogSourceContract:
                 read.add(between)
             times = [u.committed_at_us for u in read.updates]
         reader.close()
-        for at in (times[0] + 2_000_000, times[0] + 2_900_000):
+        for at in (times[0] + 1_200_000, times[0] + 2_400_000):
             rest = read_log(harness.source, harness.source.locate_time(at)).ids()
             begins = len(times) - len(rest)
             assert read.ids()[begins:] == rest

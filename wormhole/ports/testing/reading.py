@@ -52,6 +52,8 @@ class Read:
     replaced: set[str] = field(default_factory=set)
     pieces: int = 0
     """Segments that ended inside a transaction."""
+    largest: int = 0
+    """Bytes of the largest segment."""
     last_end: LogPosition | None = None
     unfinished: dict[str, str] = field(default_factory=dict)
     """Shard -> transaction that continues there."""
@@ -63,6 +65,12 @@ class Read:
     def keys(self) -> list[object]:
         """First key column of each update."""
         return [update.key[0] for update in self.updates]
+
+    def check_ends(self) -> None:
+        """Check that each transaction ended once in each shard of which it changed a row."""
+        touched = {(update.shard, update.id.rpartition(":")[0]) for update in self.updates}
+        assert set(self.ended) == touched
+        assert len(self.ended) == len(touched)
 
     def add(self, segment: Segment) -> None:
         """Add a segment. Raises ``AssertionError``, which names the broken rule of the port."""
@@ -76,6 +84,7 @@ class Read:
             self.gaps.append(segment.gap)
         self.broken += segment.broken.values()
         self.replaced |= segment.replaced.keys()
+        self.largest = max(self.largest, sum(len(run.blob) for run in segment.runs.values()))
         self._add_updates(segment)
         if segment.marker is None:
             self.pieces += 1
