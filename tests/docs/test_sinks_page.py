@@ -62,7 +62,7 @@ def test_the_table_has_every_kind_with_its_guarantee() -> None:
     text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", PAGE.text)
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     head, *rows = [row for row in cells if len(row) == 6]
-    assert head == ["store", "guarantee", "after a crash", "deletes", "schema changes", "verify"]
+    assert head == ["store", "guarantee", "repeated after a crash", "deleted rows", "schema changes", "verify"]
     kinds = {kind_of(scheme) for scheme in schemes()}
     assert sorted(row[:2] for row in rows) == sorted([kind.title, kind.guarantee.value] for kind in kinds)
 
