@@ -148,7 +148,12 @@ class RecordSubscriber(Subscriber):
         shard.transaction = ""
         shard.confirmed.begin_again()
 
+    def _continued(self, update: Update) -> None:
+        """More updates came of the transaction that is held, ``update`` first."""
+
     async def _add(self, shard: _Shard, updates: Sequence[Update]) -> None:
+        if shard.open:
+            self._continued(updates[0])
         for update in updates:
             records = self._envelope.records(update)
             op = update.op

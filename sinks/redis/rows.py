@@ -47,8 +47,10 @@ class RowWriter(RecordWriter):
         self._flows = FlowRecords(store, form, whole=True)
         self._keep = int(keep * 1000)
         self._owners: dict[str, str] = {}  # dataset and application, by shard
-        self.ends: dict[str, tuple[str, str]] = {}
-        """By shard the last transaction that came in pieces, and its place, which its first pieces did not have."""
+        self.ends: dict[str, dict[str, str]] = {}
+        """By shard the transactions that came in pieces and are written now, and their places, which their first pieces
+        did not have.
+        """
         self._sweeps = Sweeps(store)
         self._looked: dict[str, float] = {}  # by shard when the server's memory was looked at
         self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys are known to be of no other table
@@ -150,12 +152,12 @@ class RowWriter(RecordWriter):
         await self._apply(shard, table, folded)
 
     def _changes(self, shard: str, records: Sequence[Record]) -> Iterator[tuple[bytes, RowChange]]:
-        of, end = self.ends.get(shard, ("", ""))
+        ends = self.ends.get(shard)
         for record in records:
             change = RowChange.from_bytes(record.value or b"")
-            if of:
+            if ends:
                 transaction, _, index = record.update_id.rpartition(":")
-                if of == transaction:
+                if (end := ends.get(transaction)) is not None:
                     change = change._replace(version=end + digits(int(index)))
             yield record.key, change
 
@@ -292,17 +294,17 @@ class RowSubscriber(RecordSubscriber):
         super().__init__(RowEnvelope(keys), writer, budget)
         self._rows = writer
         self._keys = keys
-        self._open: dict[str, str] = {}  # by shard the transaction of which pieces have come; empty: there is none
         self._schemas: dict[str, dict[str, str]] = {}  # types of columns, by table
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
-        """Note where a transaction ends that comes in pieces, and write what is complete."""
-        first, last = batch[0], batch[-1]
-        ended = self._open.get(first.shard) == first.transaction.id and not first.in_unfinished
-        if ended and first.op is not Op.READ:
-            self._rows.ends[first.shard] = first.transaction.id, place(first.position, CHANGE)
-        self._open[first.shard] = last.transaction.id if last.in_unfinished else ""
+        """Write the transactions that are complete. Several pieces of one may be in the batch."""
+        self._rows.ends[batch[0].shard] = {}
         await super().on_updates(batch)
+
+    def _continued(self, update: Update) -> None:
+        """Note where a transaction ends that comes in pieces."""
+        if not update.in_unfinished and update.op is not Op.READ:
+            self._rows.ends[update.shard][update.transaction.id] = place(update.position, CHANGE)
 
     async def on_schema(self, change: SchemaChange) -> None:
         """The types of columns are needed to compare values."""

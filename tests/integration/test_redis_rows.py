@@ -255,6 +255,23 @@ def test_a_move_back_and_repetitions_write_nothing_older(world: World) -> None:
     assert seen[-1] == (("1", "b"), ("3", "c"))
 
 
+@pytest.mark.parametrize("before", [(), (put(4, "x"),)])
+def test_a_transaction_has_one_place_whether_its_pieces_come_together_or_not(world: World, before: Any) -> None:
+    """A TRUNCATE that comes again in other pieces removes no row that its transaction wrote behind it."""
+    former, new = world.attach(shard="db1.0of2"), world.attach(shard="db1.0of4")
+    changes = (deleted_all(), put(1, "a"), put(2, "b"))
+    former.revoke()
+    for _ in range(2):
+        former.commit(*before)
+        former.commit(*changes, pieces=3)
+    former.assign()  # all of it waits, and is handed over in one call
+    for _ in range(2):
+        seen = watched(world)
+        new.commit(*before)
+        new.commit(*changes, pieces=3)
+        assert set(seen) == {(("1", "a"), ("2", "b"))}
+
+
 def watched(world: World, process: int = -1) -> list[tuple[tuple[str, str], ...]]:
     """The rows after each use of the server by a process, as they come."""
     seen: list[tuple[tuple[str, str], ...]] = []

@@ -209,6 +209,7 @@ def _round(seed: int, url: str) -> None:
 @example(seed=67)
 @example(seed=156)
 @example(seed=305)
+@example(seed=1012)
 @given(seed=st.integers(0, 1 << 32))
 def test_no_row_goes_back(redis_server: RedisServer, seed: int) -> None:
     _round(seed, redis_server.url(999))
