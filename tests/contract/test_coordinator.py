@@ -230,11 +230,11 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture(params=["memory", "zookeeper"])
-def frail_place(request: pytest.FixtureRequest) -> Place:
+def frail_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "memory":
         return None
-    server = request.getfixturevalue("own_zookeeper")
-    return server, f"{server.hosts}/frail"
+    server = request.getfixturevalue("frail_zookeeper")
+    return server, f"{server.hosts}/{tmp_path.name}"
 
 
 @pytest.fixture(params=["memory", "zookeeper", "static"])
@@ -522,13 +522,13 @@ async def test_an_outage_is_reported_and_watches_are_silent_until_it_ends(frail:
     await answered(client.monitors, (now,))
 
 
-async def test_what_was_registered_is_made_again_after_a_lost_session(frail: Form) -> None:
-    watcher, client = await frail.client(), await frail.client()
+async def test_what_was_registered_is_made_again_after_a_lost_session(form: Form) -> None:
+    watcher, client = await form.client(), await form.client()
     await client.register_subscriber(A)
     await client.register_publisher(DB1)
     watch = watcher.watch_subscribers("cache")
     assert await soon(watch) == (A,)
-    await frail.lose_and_restore(client)
+    await form.lose_and_restore(client)
     contacts = client.watch_contact()
     await soon(contacts, lambda contact: contact is Contact.CONNECTED)
     await answered(watcher.subscribers, (A,))
@@ -614,10 +614,10 @@ async def test_a_refused_change_writes_nothing(form: Form, client: Coordinator) 
     assert await client.history() == entries
 
 
-async def test_a_lost_monitor_entry_comes_back_as_it_is_then(frail: Form) -> None:
-    watcher, client = await frail.client(), await frail.client()
+async def test_a_lost_monitor_entry_comes_back_as_it_is_then(form: Form) -> None:
+    watcher, client = await form.client(), await form.client()
     await client.register_monitor(MONITOR)
-    await frail.lose_and_restore(client)
+    await form.lose_and_restore(client)
     now = replace(MONITOR, publishers={})
     await client.update_monitor(now)
     await answered(watcher.monitors, (now,))

@@ -118,8 +118,7 @@ def test_books_are_stored_with_the_marker_or_not_at_all(store: MarkerStore, reop
 
 def test_books_of_many_flows_and_windows_are_stored_at_once(store: MarkerStore) -> None:
     flows = [("cache", f"db1.{number}") for number in range(40)]
-    for flow in flows:
-        store.register(flow, marker(1), "latest")
+    store.register_all(dict.fromkeys(flows, StoredFlow(marker(1), 0, "latest")))
     pages = {f"f.{window}": bytes(1000) for window in range(30)}
     assert store.store([MarkerWrite(flow, 0, marker(5), "", pages) for flow in flows]) == ()
     assert store.delivery_counts(flows) == dict.fromkeys(flows, pages)
@@ -276,8 +275,7 @@ def test_a_flow_that_is_set_back_has_no_backfill_progress(store: MarkerStore) ->
 def test_large_markers_of_many_flows_are_stored_in_one_call(store: MarkerStore) -> None:
     """A backfill's progress takes up to 16 KiB; one request to ZooKeeper takes 1 MB."""
     flows = [("cache", f"db1.{number}of100") for number in range(100)]
-    for flow in flows:
-        store.register(flow, marker(1), "existing")
+    store.register_all(dict.fromkeys(flows, StoredFlow(marker(1), 0, "existing")))
     reached = replace(marker(2), backfill=bytes(16 << 10))
     assert store.store([MarkerWrite(flow, 0, reached) for flow in flows]) == ()
     assert {stored.marker for stored in store.load().values()} == {reached}
@@ -305,8 +303,7 @@ def test_an_unknown_flow_is_a_key_error(store: MarkerStore) -> None:
 
 def test_many_flows_in_one_call(store: MarkerStore) -> None:
     flows = [("cache", f"db1.{number}of250") for number in range(250)]
-    for flow in flows:
-        store.register(flow, marker(1), "latest")
+    store.register_all(dict.fromkeys(flows, StoredFlow(marker(1), 0, "latest")))
     assert store.store([write(2, flow=flow) for flow in flows]) == ()
     assert {stored.marker for stored in store.load().values()} == {marker(2)}
 
@@ -395,8 +392,8 @@ def test_the_last_acknowledgement_is_stored_until_the_next_one(store: MarkerStor
 
 def test_many_epochs_are_raised_together(store: MarkerStore, reopen: Reopen) -> None:
     flows = [("app", f"db1.{number}of250") for number in range(250)]  # more than one transaction takes
-    for number, flow in enumerate(flows):
-        store.register(flow, replace(marker(1), backfill=bytes(16 << 10 if number < 60 else 0)), "latest")
+    large, small = (StoredFlow(replace(marker(1), backfill=bytes(size)), 0, "latest") for size in (16 << 10, 0))
+    store.register_all({flow: large if number < 60 else small for number, flow in enumerate(flows)})
     store.raise_epoch(flows[3])
     missing = ("app", "db1.9999")
     raised = store.raise_epochs({**dict.fromkeys(flows, 0), flows[7]: 41, missing: 0})

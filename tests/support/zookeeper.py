@@ -62,6 +62,14 @@ def zookeeper(zookeeper_hosts: str) -> str:
     return f"{zookeeper_hosts}/test-{os.getpid()}-{next(_numbers)}"
 
 
+@pytest.fixture(scope="module")
+def frail_zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    """A server of a module's own, which a test may stop, and starts again. Each test uses a root of its own."""
+    server = _started_or_skipped()
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def own_zookeeper() -> Iterator[EmbeddedZooKeeper]:
     """A server of this test's own, to be killed, stopped and started as it likes."""

@@ -55,14 +55,14 @@ def test_holds_apart_what_belongs_to_other_logs(store: ZooKeeperMarkerStore) -> 
     assert set(store.load()) == {("cache", "db1"), ("cache", "db1.t")}
 
 
-def test_away_is_retryable_and_loses_nothing(own_zookeeper: EmbeddedZooKeeper) -> None:
-    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
+def test_away_is_retryable_and_loses_nothing(frail_zookeeper: EmbeddedZooKeeper) -> None:
+    settings = CoordinatorConfig(zookeeper=f"{frail_zookeeper.hosts}/away", session_timeout=2.0)
     with opened(ZooKeeperMarkerStore(settings, "db1")) as store:
         store.register(CACHE, marker(1), "latest")
-        own_zookeeper.kill()
-        with pytest.raises(CoordinationLost, match=own_zookeeper.hosts):
+        frail_zookeeper.kill()
+        with pytest.raises(CoordinationLost, match=frail_zookeeper.hosts):
             store.store([write(5)])
-        own_zookeeper.start()
+        frail_zookeeper.start()
         connected = threading.Event()
         store._client.kazoo.add_listener(lambda state: connected.set() if state == "CONNECTED" else None)
         assert store._client.kazoo.connected or connected.wait(PATIENCE_S)
@@ -98,19 +98,19 @@ class Owner:
         assert self.store.load()[self.flow].marker == marker(5)
 
 
-def test_a_zookeeper_that_was_put_back_is_written_no_more(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+def test_a_zookeeper_that_was_put_back_is_written_no_more(frail_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """What the store's owner remembers is newer than what is there: it would pass over what came between."""
-    settings = CoordinatorConfig(zookeeper=own_zookeeper.hosts, session_timeout=2.0)
-    data, backup = own_zookeeper.folder / "data", tmp_path / "backup"
+    settings = CoordinatorConfig(zookeeper=f"{frail_zookeeper.hosts}/put-back", session_timeout=2.0)
+    data, backup = frail_zookeeper.folder / "data", tmp_path / "backup"
     marks, parks = owners = Owner(settings, "db1"), Owner(settings, "db2")
 
     def restarted(from_: Path, to: Path) -> None:
-        own_zookeeper.stop()
+        frail_zookeeper.stop()
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(from_, to, ignore=shutil.ignore_patterns("*.sock"))
         for owner in owners:
             owner.connected.clear()
-        own_zookeeper.start()
+        frail_zookeeper.start()
         assert all(owner.connected.wait(PATIENCE_S) for owner in owners)
 
     restarted(data, backup)
