@@ -280,15 +280,38 @@ class Running:
         return self.output.read_text()
 
 
-@pytest.mark.allow_blocking("looks at files and at /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
-    database: RocksWriter, state: Path, tmp_path: Path, number: signal.Signals
+async def test_a_signal_stops_it(
+    database: RocksWriter, state: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
+    stopped: list[bool] = []
+
+    async def serves(*parts: object) -> None:
+        os.kill(os.getpid(), number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(True)
+
+    monkeypatch.setattr(daemon, "serve", serves)
+    try:
+        await daemon._until_signalled(configured(database, state), *LOG)
+    finally:
+        for one in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(one)
+    assert stopped == [True]
+
+
+@pytest.mark.allow_blocking("looks at files and at /proc")
+async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
+    database: RocksWriter, state: Path, tmp_path: Path
+) -> None:
+    """A second process of the log ends with one message meanwhile, and does not disturb the first one."""
     database.put(b"k", b"v")
     async with scripted_subscriber("app", "s1") as s1:
-        config = tmp_path / "shop.toml"
-        config.write_text(toml(database, state, subscriber=s1.address))
+        config, other = tmp_path / "shop.toml", tmp_path / "other.toml"
+        for one in (config, other):
+            one.write_text(toml(database, state, subscriber=s1.address, publisher='heartbeat = "20s"'))
         running = await Running.start(config)
         try:
             await s1.hears_later("hello")
@@ -302,7 +325,14 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
             assert told.config == digest(load(config), *LOG)
             assert await asyncio.to_thread(differences_from_running, config) == ((), ())
             assert admin_service.describe(told.admin).log == "db1"
-            running.process.send_signal(number)
+            second = await Running.start(other)
+            assert await second.ended() == 1
+            assert f"in use by process {running.process.pid}" in second.told()
+            assert "next: one publisher serves a log" in second.told()
+            assert "Traceback" not in second.told()
+            assert running.process.returncode is None
+            assert s1.connections == 1
+            running.process.terminate()
             revoke = await s1.hears_later("revoke")
             assert revoke.revoke.cause == "the publisher stops"
             await s1.acks(offered)  # after the signal: it still counts
@@ -321,29 +351,3 @@ async def test_a_signal_stores_what_was_acknowledged_and_leaves_nothing(
     store.close()
     assert isinstance(record, StoredFlow)
     assert record.marker == marker_from_message(offered.datamarker.marker)
-
-
-@pytest.mark.allow_blocking("looks at files and at /proc")
-async def test_a_second_process_ends_with_one_message_and_does_not_disturb_the_first(
-    database: RocksWriter, state: Path, tmp_path: Path
-) -> None:
-    async with scripted_subscriber("app", "s1") as s1:
-        config = tmp_path / "shop.toml"
-        # The subscriber says nothing: the first may not give it up before the second has come and gone.
-        config.write_text(toml(database, state, subscriber=s1.address, publisher='heartbeat = "20s"'))
-        first = await Running.start(config)
-        try:
-            await s1.hears_later("assign")
-            other = tmp_path / "other.toml"
-            other.write_text(config.read_text())
-            second = await Running.start(other)
-            assert await second.ended() == 1
-            assert f"in use by process {first.process.pid}" in second.told()
-            assert "next: one publisher serves a log" in second.told()
-            assert "Traceback" not in second.told()
-            assert first.process.returncode is None
-            assert s1.connections == 1
-        finally:
-            first.process.terminate()
-            s1.hang_up()
-            await first.ended()
