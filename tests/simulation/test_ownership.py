@@ -1,6 +1,6 @@
-"""Ownership of logs under thousands of schedules of faults: see the package.
+"""Ownership of logs under schedules of faults, of which `make soak` runs thousands: see the package.
 
-``WORMHOLE_ROUNDS``: 500 schedules for each; without it 400. The message of a failure has the seed;
+``WORMHOLE_ROUNDS``: 500 schedules for each; without it 120. The message of a failure has the seed;
 ``python -m tests.simulation SEED`` shows what happened.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,17 +18,16 @@ from scripts.prepare import ROOT
 from tests.simulation.mutants import ALL_FAULTS, ATTACH_FAULTS, MOVE_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
-SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 400
-PARTS = 2
-"""The schedules are run in so many pieces, each in a process of its own."""
-QUICK = ("epoch-not-raised-in-the-store", "given-up-without-the-owners-entry")
+SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 120
+FINDERS = (126, 170, 264)
+"""Schedules that show a fault of tests/simulation/mutants.py which none of the first ones does."""
+QUICK = ("epoch-not-raised-in-the-store", "kept-datamarker-of-a-former-move")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""
 UNANSWERED_MOVES = (1809, 2280, 2384)
 """Schedules with moves in which the marker store makes a move, and the publisher does not get its answer: it takes
 effect."""
 CHANGED_SIDES = (1523, 1861)
 """Schedules in which a process is dialled and another one of its id dials: the former one is waited for."""
-QUICK_MOVES = ("kept-datamarker-of-a-former-move", "move-adopted-again")
 
 
 def simulate(*arguments: str, counted: bool = False) -> subprocess.CompletedProcess[str]:
@@ -42,38 +41,30 @@ def simulate(*arguments: str, counted: bool = False) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
 
 
-def named(count: int, seeds: Iterable[int]) -> str:
-    """The first so many schedules, and those of the seeds: to start a process takes as long as ten schedules."""
-    return ",".join((f"1-{count}", *map(str, seeds)))
-
-
-@pytest.mark.parametrize("part", range(PARTS))
-def test_schedules(part: int) -> None:
-    each = SCHEDULES // PARTS
-    ran = simulate(f"{part * each + 1}-{(part + 1) * each}", counted=part == 0)
+def none_fails(count: int, seeds: Sequence[int], *options: str) -> None:
+    """The first so many schedules, and those of the seeds: to start a process takes as long as twenty schedules."""
+    ran = simulate(*options, ",".join((f"1-{count}", *map(str, seeds))), counted=True)
     assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
-    assert f"{each} schedules, 0 failed" in ran.stdout
+    assert f"{count + len(seeds)} schedules, 0 failed" in ran.stdout
+
+
+def test_schedules() -> None:
+    none_fails(SCHEDULES, FINDERS)
 
 
 def test_schedules_with_moves() -> None:
     """An application that keeps its datamarker: each effect is stored once, each move adopted once."""
-    count = SCHEDULES // 4
-    ran = simulate("--moves", named(count, UNANSWERED_MOVES), counted=True)
-    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
-    assert f"{count + len(UNANSWERED_MOVES)} schedules, 0 failed" in ran.stdout
+    none_fails(SCHEDULES // 3, UNANSWERED_MOVES, "--moves")
 
 
 @pytest.mark.parametrize("moves", [(), ("--moves",)] if SOAK else [()], ids=" ".join)
 def test_schedules_with_subscribers_that_dial(moves: tuple[str, ...]) -> None:
     """They attach, lose the connection and come back, also as another process; operators change the direction."""
-    count = SCHEDULES // 5
-    ran = simulate("--attach", *moves, named(count, CHANGED_SIDES), counted=True)
-    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-4000:]
-    assert f"{count + len(CHANGED_SIDES)} schedules, 0 failed" in ran.stdout
+    none_fails(SCHEDULES // 4, CHANGED_SIDES, "--attach", *moves)
 
 
 def test_a_seed_means_the_same_every_time() -> None:
-    one, among_others = simulate("7"), simulate("5-7", "--trace")
+    one, among_others = simulate("7"), simulate("6-7", "--trace")
     lines = one.stdout.splitlines()[:-1]
     assert len(lines) > 100
     assert among_others.stdout.splitlines()[:-1][-len(lines) :] == lines
@@ -88,7 +79,7 @@ def find(fault: str, schedules: int) -> str:
     return next((line for line in ran.stdout.splitlines() if line.startswith("FAILED seed")), "")
 
 
-@pytest.mark.parametrize("fault", QUICK + QUICK_MOVES)
+@pytest.mark.parametrize("fault", QUICK)
 def test_a_fault_is_found(fault: str) -> None:
     assert find(fault, 200)
 

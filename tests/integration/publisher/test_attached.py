@@ -23,7 +23,6 @@ from tests.support.clocks import FAST, fast_clock
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.ports import free_port
-from wormhole.config import TlsFiles
 from wormhole.coordination.access_tokens import AccessToken, new_token
 from wormhole.coordination.memory import MemoryCoordinator
 from wormhole.coordination.port import LogGroup
@@ -38,8 +37,13 @@ class Recorder(Subscriber):
     def __init__(self) -> None:
         self.keys: list[object] = []
         self.acked: list[Datamarker] = []
+        self.causes: list[str] = []
         self.free = asyncio.Event()
         self.free.set()
+
+    async def on_shard_notice(self, notice: ShardNotice) -> None:
+        if notice.kind is NoticeKind.REVOKED:
+            self.causes.append(notice.cause)
 
     async def on_update(self, update: Update) -> None:
         self.keys.append(update.key[0])
@@ -99,6 +103,7 @@ async def test_a_lost_connection_is_made_anew_by_the_same_process(world: World) 
                     await asyncio.to_thread(proxy.cut)
                     end = world.commit(key)
                     await eventually(lambda end=end: recorder.acked[-1].order == end.order, "it goes on")  # type: ignore[misc]
+                assert [len(cause.splitlines()) for cause in recorder.causes] == [1, 1], "each is one line"
         assert recorder.keys == [b"a", b"b", b"c"]
 
 
@@ -115,28 +120,6 @@ async def test_another_process_with_the_id_is_refused_until_the_first_is_gone(
         world.commit("b")
         await eventually(lambda: first.keys == [b"a", b"b"], "the first one goes on")
     assert second.keys == []
-
-
-async def test_the_cause_of_a_lost_connection_is_one_line(world: World) -> None:
-    causes: list[str] = []
-
-    class Told(Recorder):
-        async def on_shard_notice(self, notice: ShardNotice) -> None:
-            if notice.kind is NoticeKind.REVOKED:
-                causes.append(notice.cause)
-
-    world.application()
-    told = Told()
-    async with world.publisher() as publisher:
-        await eventually(lambda: publisher.listener.address, "it listens")
-        host, _, port = publisher.listener.address.rpartition(":")
-        with FaultProxy(host, int(port)) as proxy:
-            async with attached(f"{proxy.host}:{proxy.port}", told):
-                world.commit("a")
-                await eventually(lambda: told.acked, "the datamarker")
-                await asyncio.to_thread(proxy.cut)
-                await eventually(lambda: causes, "it is told")
-    assert [cause.splitlines() for cause in causes] == [[cause] for cause in causes]
 
 
 async def test_a_handler_of_a_lost_process_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,17 +172,6 @@ async def authority(tmp_path: Path) -> Authority:
 async def _trusted(authority: Authority, world: World) -> None:
     mine = await asyncio.to_thread(authority.issue, "db1")
     world.trust = await asyncio.to_thread(lambda: Trust(mine, look_s=0.01))
-
-
-async def test_with_tls_each_side_proves_its_name(world: World, authority: Authority) -> None:
-    await _trusted(authority, world)
-    world.application()
-    world.commit("a")
-    tls: TlsFiles = await asyncio.to_thread(authority.issue, "s1")
-    recorder = Recorder()
-    async with world.publisher() as publisher, attached(publisher, recorder, tls=tls, publishers=["db1"]):
-        await eventually(lambda: recorder.acked, "the datamarker")
-    assert recorder.keys == [b"a"]
 
 
 async def test_a_stream_ends_when_the_subscribers_certificate_is_revoked(world: World, authority: Authority) -> None:

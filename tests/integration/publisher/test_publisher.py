@@ -25,10 +25,11 @@ from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog
 from wormhole.model.position import Datamarker
 from wormhole.ports.marker_store import MarkerWrite
 from wormhole.push import session
-from wormhole.wire.markers import marker_from_message, marker_to_message
-from wormhole.wire.v1 import push_pb2
+from wormhole.wire.markers import marker_from_message
 
 world = world_of_either_direction
+once = pytest.mark.parametrize("world", [False], indirect=True)
+"""Which side dials makes no difference here."""
 
 
 async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> None:
@@ -51,6 +52,7 @@ async def test_an_update_is_delivered_acknowledged_and_stored(world: World) -> N
         await eventually(lambda: flow.state(publisher.states.lead_flows()) is PublisherFlowState.LIVE, "at the lead")
 
 
+@once
 async def test_one_reader_serves_flows_that_stopped_a_moment_ago(world: World, s1: ScriptedSubscriber) -> None:
     world.application()
     world.commit("a")
@@ -68,6 +70,7 @@ async def test_one_reader_serves_flows_that_stopped_a_moment_ago(world: World, s
         assert len(opened) == 1, opened
 
 
+@once
 async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +101,7 @@ async def test_a_log_whose_end_is_not_known_is_asked_again_for_any_reason(
     ]
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_progress_alone_is_never_stored(world: World) -> None:
     async with scripted_subscriber("app", "s1") as s1:
@@ -114,24 +118,6 @@ async def test_progress_alone_is_never_stored(world: World) -> None:
             again = await s1.hears("batch")
             assert keys(s1, again) == [b"a"]
             assert again.batch.replayed
-
-
-async def test_a_graceful_stop_stores_what_is_acknowledged_while_it_waits(world: World) -> None:
-    world.application()
-    marker = world.commit("a")
-    async with scripted_subscriber("app", "s1") as s1:
-        async with world.publisher() as publisher:
-            await world.register(s1)
-            assign = await taken(s1)
-            await s1.processed(await s1.hears("batch"))
-            offered = await s1.hears("datamarker")
-            closing = asyncio.create_task(publisher.assigner.close(5.0))
-            revoke = await s1.hears("revoke")
-            assert revoke.revoke.cause == "the publisher stops"
-            await s1.acks(offered)
-            await s1.releases(assign)
-            await closing
-        assert world.markers.records[KEY].marker == marker
 
 
 async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(
@@ -166,35 +152,7 @@ async def test_a_graceful_stop_offers_what_was_sent_since_the_last_datamarker(
         assert world.markers.records[KEY].marker == last
 
 
-async def test_a_shard_moves_by_revoke_release_epoch_assign(world: World) -> None:
-    world.application(pin={"log.t": "s1"})
-    world.commit("a")
-    async with (
-        scripted_subscriber("app", "s1") as s1,
-        scripted_subscriber("app", "s2") as s2,
-        world.publisher(),
-    ):
-        await world.register(s1)
-        first = await taken(s1)
-        await s1.processed(await s1.hears("batch"))
-        offered = await s1.hears("datamarker")
-        await world.register(s2)
-        await s2.hears("hello")
-        world.application(pin={"log.t": "s2"})
-        revoke = await s1.hears("revoke")
-        assert revoke.revoke == push_pb2.Revoke(flow=first.flow, epoch=1, cause="moves to s2")
-        assert s2.heard_nothing(), "assigned before it was released"
-        assert world.markers.records[KEY].epoch == 1, "the epoch was raised while a handler may run"
-        await s1.acks(offered)
-        await s1.releases(first)
-        second = (await s2.hears("assign")).assign
-        assert second.epoch == 2
-        assert world.markers.records[KEY].epoch == 2
-        assert second.marker == offered.datamarker.marker
-        # What was acknowledged in the old epoch is durable before the new one begins.
-        assert marker_to_message(world.markers.records[KEY].marker) == second.marker
-
-
+@once
 async def test_the_flow_record_names_the_subscriber_before_it_gets_the_flow(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +227,7 @@ async def test_a_stop_still_names_a_subscriber_that_released_nothing(world: Worl
     assert world.coordination.flows[KEY].subscriber == "s1"
 
 
+@once
 @pytest.mark.parametrize(
     ("markers", "lease_s", "waits"),
     [("zookeeper", 4.0, True), ("zookeeper", math.inf, False), ("local", 4.0, False)],
@@ -300,6 +259,7 @@ async def test_the_next_owner_gives_a_flow_first_to_where_a_handler_may_run(
             assert waits or s1.heard_nothing()
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_former_holder_is_waited_for_as_long_as_a_handler_can_run(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -344,7 +304,7 @@ async def test_a_subscriber_that_never_releases_is_hung_up_on(world: World) -> N
         assert travelling == [publisher.assigner.flows[KEY].delivery.caravan_flow]
 
 
-@pytest.mark.parametrize("world", [False], indirect=True)
+@once
 @pytest.mark.usefixtures("first", "assign")
 async def test_a_restarted_subscriber_gets_its_shard_in_a_new_epoch(
     world: World, s1: ScriptedSubscriber, publisher: Publisher
@@ -370,28 +330,7 @@ async def test_a_broken_stream_goes_on_in_a_new_epoch(world: World, s1: Scripted
     assert keys(s1, await s1.hears("batch")) == [b"a"]
 
 
-@pytest.mark.usefixtures("first")
-async def test_nothing_is_assigned_without_contact(
-    world: World, s1: ScriptedSubscriber, publisher: Publisher, assign: push_pb2.Assign
-) -> None:
-    await s1.hears("batch")
-    publisher.coordinator.suspend()  # type: ignore[attr-defined]
-    # The stream that is there goes on ...
-    world.commit("b")
-    assert keys(s1, await s1.hears_later("batch")) == [b"b"]
-    # ... and what needs agreement waits.
-    await s1.says(failed=push_pb2.Failed(flow=assign.flow, epoch=1, reason=push_pb2.Failed.RESEND))
-    flow = publisher.assigner.flows[KEY]
-    await eventually(lambda: flow.delivery.caravan_flow is None, "given up")
-    for _ in range(3):  # each begins when the one before has ended
-        publisher.assigner.changed()
-        await eventually(lambda: not publisher.assigner._changed.is_set(), "decided")
-    assert world.markers.records[KEY].epoch == 1
-    publisher.coordinator.restore()  # type: ignore[attr-defined]
-    publisher.assigner.changed()
-    assert (await s1.hears_later("assign")).assign.epoch == 2
-
-
+@once
 async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> None:
     world.application()
     marker = world.commit("a")
@@ -407,6 +346,7 @@ async def test_a_newer_epoch_in_the_store_takes_the_flow_away(world: World) -> N
         assert world.markers.records[KEY].marker != marker
 
 
+@once
 async def test_a_datamarker_that_is_acknowledged_again_is_not_stored_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +370,7 @@ async def test_a_datamarker_that_is_acknowledged_again_is_not_stored_again(
 # --- where flows begin
 
 
+@once
 async def test_a_shard_born_later_begins_at_its_first_update(world: World) -> None:
     world.application(start="latest")
     world.commit("a")
@@ -444,6 +385,7 @@ async def test_a_shard_born_later_begins_at_its_first_update(world: World) -> No
         assert keys(s1, batch) == [b"n"]
 
 
+@once
 async def test_a_shard_born_while_no_publisher_ran_misses_nothing(world: World) -> None:
     world.application(start="latest")
     world.commit("a")
@@ -460,6 +402,7 @@ async def test_a_shard_born_while_no_publisher_ran_misses_nothing(world: World) 
             assert keys(s1, await s1.hears_later("batch")) == [b"n"]
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(world: World) -> None:
     have = world.commit("b")
@@ -478,6 +421,7 @@ async def test_a_marker_that_the_application_has_ahead_of_ours_is_taken_over(wor
             await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_marker_of_an_application_whose_publisher_was_put_back_is_taken_over(world: World) -> None:
     """The store remembers nothing of it; the log proves the place."""
@@ -491,6 +435,7 @@ async def test_a_marker_of_an_application_whose_publisher_was_put_back_is_taken_
         await eventually(lambda: world.markers.records[KEY].marker == have, "stored")
 
 
+@once
 async def test_a_marker_that_the_application_has_behind_ours_rewinds_in_a_new_epoch(world: World) -> None:
     world.application()
     have = world.commit("a")

@@ -28,6 +28,8 @@ from wormhole.ports.marker_store import FlowKey, MarkerWrite
 from wormhole.wire.v1 import push_pb2
 
 world = world_of_either_direction
+once = pytest.mark.parametrize("world", [False], indirect=True)
+"""Which side dials makes no difference here."""
 
 
 # --- epochs that a subscriber holds, and flows that were set back
@@ -49,6 +51,7 @@ async def refuses(
     await subscriber.says(failed=failed)
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_record_that_took_long_does_not_replace_a_later_one(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -80,6 +83,7 @@ async def test_a_record_that_took_long_does_not_replace_a_later_one(
 SERVED = {PublisherFlowState.LIVE, PublisherFlowState.CATCHING_UP}
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     world: World, caplog: pytest.LogCaptureFixture
@@ -100,6 +104,7 @@ async def test_a_store_that_was_set_back_goes_on_above_the_epoch_that_was_seen(
     assert "comes again" in said
 
 
+@once
 @pytest.mark.usefixtures("first")
 async def test_a_flow_that_a_subscriber_knows_and_the_store_does_not_is_held(
     world: World, s1: ScriptedSubscriber, publisher: Publisher
@@ -171,6 +176,7 @@ async def test_a_flow_is_not_called_live_while_nothing_may_be_sent(
     await s1.accepts(await s1.hears("assign"))
 
 
+@once
 async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_application_kept(
     world: World, first: Datamarker
 ) -> None:
@@ -201,6 +207,7 @@ async def test_a_flow_that_was_set_back_is_delivered_again_whatever_the_applicat
             assert not (await s1.hears_later("assign")).assign.rewound
 
 
+@once
 async def test_a_rewind_is_delivered_once_although_the_publisher_dies_twice_after_it(
     world: World, first: Datamarker
 ) -> None:
@@ -229,6 +236,7 @@ async def test_a_rewind_is_delivered_once_although_the_publisher_dies_twice_afte
     assert world.markers.records[KEY].move == move
 
 
+@once
 async def test_only_a_move_that_the_application_did_not_make_is_numbered(
     world: World, s1: ScriptedSubscriber, first: Datamarker
 ) -> None:
@@ -253,7 +261,7 @@ async def test_only_a_move_that_the_application_did_not_make_is_numbered(
         assert world.markers.records[KEY].move == move
 
 
-@pytest.mark.parametrize("world", [False], indirect=True)
+@once
 async def test_a_stream_ends_when_its_subscribers_certificate_is_revoked(world: World, tmp_path: Path) -> None:
     authority = await asyncio.to_thread(Authority, tmp_path)
     theirs = await asyncio.to_thread(authority.issue, "s1")

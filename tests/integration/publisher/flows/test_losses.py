@@ -13,7 +13,7 @@ from tests.integration.publisher.conftest import World
 from tests.integration.publisher.receiving import KEY, keys, taken
 from tests.support.eventually import eventually
 from tests.support.scripted_subscriber import ScriptedSubscriber, scripted_subscriber
-from wormhole.model.errors import DecodeError, Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
+from wormhole.model.errors import Diverged, PositionError, SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import Datamarker
 from wormhole.ports.log_source import PurgedInside
 from wormhole.ports.marker_store import MarkerWrite, StoredFlow
@@ -62,7 +62,7 @@ async def test_a_purged_marker_is_reported_with_its_range(world: World) -> None:
 
 
 @pytest.mark.usefixtures("first")
-@pytest.mark.parametrize("trouble", [SourceUnavailable("away"), DecodeError("nonsense"), UsageError("denied")])
+@pytest.mark.parametrize("trouble", [SourceUnavailable("away"), UsageError("denied")])
 async def test_a_loss_is_reported_although_the_log_was_away_when_it_was_found(
     trouble: WormholeError, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -435,26 +435,22 @@ async def test_a_loss_that_the_application_halts_at_can_be_accepted(
 
 
 @pytest.mark.usefixtures("first", "assign")
-@pytest.mark.parametrize(
-    ("begin", "end", "message", "note"),
-    [
+async def test_what_is_missing_is_named_once(s1: ScriptedSubscriber, publisher: Publisher) -> None:
+    await s1.hears("batch")
+    control = await served(publisher)
+    flow = publisher.assigner.flows[KEY]
+    for begin, end, message, note in (
         ("7", "9", "gone", "gone (7 to 9)"),
         ("7", "7", "gone", "gone (7)"),
         ("", "9", "gone", "gone (? to 9)"),
         ("", "", "gone", "gone (? to ?)"),
         ("a:7-9", "a:7-9", "the server has not executed a:7-9", "the server has not executed a:7-9"),
         ("7", "9", "the log no longer holds 7 to 9", "the log no longer holds 7 to 9"),
-    ],
-)
-async def test_what_is_missing_is_named_once(
-    s1: ScriptedSubscriber, publisher: Publisher, begin: str, end: str, message: str, note: str
-) -> None:
-    await s1.hears("batch")
-    control = await served(publisher)
-    flow = publisher.assigner.flows[KEY]
-    flow.loss.open, flow.stage = (LogGap(LossKind.PURGED, begin, end, message), flow.delivery.marker), Stage.DECLINED
-    preview = await control.change(request("accept_loss", preview=True))
-    assert preview.notes[0] == f"never delivered: {note}"
+    ):
+        gap = LogGap(LossKind.PURGED, begin, end, message)
+        flow.loss.open, flow.stage = (gap, flow.delivery.marker), Stage.DECLINED
+        preview = await control.change(request("accept_loss", preview=True))
+        assert preview.notes[0] == f"never delivered: {note}"
 
 
 # --- forgetting

@@ -9,7 +9,7 @@ from publisher.publisher import Publisher
 from publisher.wiring import operated
 from tests.integration.publisher.conftest import World
 from tests.support.eventually import eventually
-from wormhole.model.errors import DecodeError, Diverged, UsageError, WormholeError
+from wormhole.model.errors import Diverged
 from wormhole.model.position import Datamarker, LogPosition
 from wormhole.wire.conditions import STUCK_S
 
@@ -50,19 +50,18 @@ async def test_a_log_that_cannot_be_reached_is_reported_with_the_cause(world: Wo
         await _ready(publisher)
 
 
-@pytest.mark.parametrize("error", [Diverged("it went back"), DecodeError("it is damaged"), UsageError("no database")])
 async def test_a_log_without_an_end_is_reported_by_a_publisher_that_runs(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: WormholeError
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def latest() -> Datamarker:
-        raise error
+        raise Diverged("it went back")
 
     with monkeypatch.context() as broken:
         broken.setattr(world.source, "latest", latest)
         async with world.publisher() as publisher:
             await eventually(lambda: publisher.log.fleet.trouble, "it is seen")
             reasons = operated(publisher).readiness.found().reasons
-            assert [error.message in reason for reason in reasons] == [True]
+            assert ["it went back" in reason for reason in reasons] == [True]
             broken.undo()
             await _ready(publisher)
 
