@@ -241,7 +241,7 @@ async def attacked(recorder: Recorder | None = None, **options: Any) -> AsyncIte
     """A subscriber with 4 MiB for what publishers make it keep; a stranger that said hello; and an honest publisher
     beside it."""
     recorder = recorder or Recorder()
-    async with serving(recorder, max_state=4 * MIB, **options) as running:
+    async with serving(recorder, **{"max_state": 4 * MIB, **options}) as running:
         async with dialled(running.address) as publisher, dialled(running.address) as thief:
             await publisher.open(heartbeat_ms=60_000)
             beside = Beside(publisher, recorder)
@@ -347,7 +347,7 @@ async def test_frames_that_use_no_credit_are_counted(kind: str) -> None:
         text = "x" * (10_000 if "long" in kind else 0)
         return frames.datamarker(1, 1, replace(marker_at(number), delivered=f"{number}{text}"))
 
-    async with attacked(Hung(), handler_timeout=600) as (running, thief, beside):
+    async with attacked(Hung(), handler_timeout=600, max_state=2 * MIB) as (running, thief, beside):
         await opened(thief)
         await thief.push(1, 1)
         why = await flood(thief, map(given, range(1, 100_000)))

@@ -149,7 +149,7 @@ def test_memory_is_counted_with_the_bodies_and_given_back(log: Log) -> None:
 def test_what_is_counted_is_what_it_takes(log: Log, size: int) -> None:
     # A log that is read transaction by transaction is mostly objects: counting bytes alone, the buffer took eight times
     # its bound.
-    count = 300
+    count = 100
     for number in range(count):
         log.commit(f"{number:0{size}}")
     segments = iter(lambda: log.read(1), None)
@@ -166,7 +166,7 @@ def test_what_is_counted_is_what_it_takes(log: Log, size: int) -> None:
 @pytest.mark.parametrize("text", ['key == b"1"', 'value == b"1"', 'changed("value")'])
 def test_of_updates_that_filters_read_no_object_of_the_parser_is_kept(log: Log, text: str) -> None:
     # One takes about 3 KB outside of Python's own memory: of small updates ten times what was counted.
-    count, before = 300, _parsed_rows()
+    count, before = 100, _parsed_rows()
     for number in range(count):
         log.source.commit([(Op.UPDATE, "t", str(number).encode(), {"value": b"1"})])
     segments, wanted = iter(lambda: log.read(1), None), Filter.parse(text)

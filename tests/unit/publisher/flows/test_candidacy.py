@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from publisher.flows import candidacy, owner_watch
 from publisher.flows.candidacy import Candidacy, Candidate
 from publisher.flows.ownership import LogHandedOver, Ownership
 from tests.support.clocks import fast_clock
@@ -62,6 +63,14 @@ class Process:
     @property
     def waits(self) -> str:
         return self.ownership.waits
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate looks again soon."""
+    monkeypatch.setattr(candidacy, "_WAITING_S", 0.1)
+    monkeypatch.setattr(candidacy, "_RESTING_S", 2.0)
+    monkeypatch.setattr(owner_watch, "_RESTING_S", 2.0)
 
 
 @pytest.fixture
