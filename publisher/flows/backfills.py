@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import shlex
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import grpc
@@ -570,7 +571,7 @@ class Backfills:
 
     async def _renew(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
         cause = "" if backfill.renewal is None else backfill.renewal.cause
-        try:
+        with _tried(flow, self._ending, f"the backfill of {flow.name} cannot begin anew yet"):
             hash_, generation = flow.filter.hash, backfill.generation
             await self._records.control(flow, lambda control: renewed(control, hash_, generation, whole=True))
             self._assigner.anew(flow, f"its existing rows are sent anew: {cause}")
@@ -581,10 +582,6 @@ class Backfills:
                 cause,
                 extra=flow.about,
             )
-        except (WormholeError, KeyError) as error:  # tried again at the next look
-            _log.warning("the backfill of %s cannot begin anew yet: %s", flow.name, error, extra=flow.about)
-        finally:
-            self._ending.discard(flow.key)
 
     def _report_replaced(self, flow: PublisherFlow) -> None:
         """Report tables whose rows changed without a trace in the log while no existing rows of them were wanted."""
@@ -605,13 +602,9 @@ class Backfills:
             tables = {*control.unlogged, *self._unlogged.get(flow.key, ())}
             return replace(control, unlogged=tuple(sorted(one for one in tables if not asked(one)))[:MOST_UNLOGGED])
 
-        try:
+        with _tried(flow, self._storing, f"{flow.name}: which rows changed is not stored yet"):
             await self._records.control(flow, kept)
             self._unlogged.get(flow.key, set()).difference_update(flow.control.unlogged)
-        except (WormholeError, KeyError) as error:  # tried again at the next look
-            _log.warning("%s: which rows changed is not stored yet: %s", flow.name, error, extra=flow.about)
-        finally:
-            self._storing.discard(flow.key)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
         """End tables of which rows could not be read: the subscriber receives no end of such a table, and so reports
@@ -628,7 +621,7 @@ class Backfills:
         )
 
     async def _finish(self, flow: PublisherFlow, backfill: FlowBackfill) -> None:
-        try:
+        with _tried(flow, self._ending, f"that the backfill of {flow.name} is done is not stored yet"):
             await self._records.control(flow, lambda control: ended(control, DONE, backfill.generation, backfill.rows))
             refused = f", without {few(list(backfill.refused))}" if backfill.refused else ""
             _log.info(
@@ -640,10 +633,19 @@ class Backfills:
                 refused,
                 extra=flow.about,
             )
-        except (WormholeError, KeyError) as error:  # tried again at the next look
-            _log.warning("that the backfill of %s is done is not stored yet: %s", flow.name, error, extra=flow.about)
-        finally:
-            self._ending.discard(flow.key)
+
+
+@contextmanager
+def _tried(flow: PublisherFlow, under_way: set[FlowKey], failure: str) -> Iterator[None]:
+    """What the block does for the flow is ``under_way``. If it fails, ``failure`` is logged, and the next look tries it
+    again.
+    """
+    try:
+        yield
+    except (WormholeError, KeyError) as error:
+        _log.warning("%s: %s", failure, error, extra=flow.about)
+    finally:
+        under_way.discard(flow.key)
 
 
 def _unlogged_problem(flow: PublisherFlow, tables: Sequence[str]) -> Problem:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -163,28 +163,12 @@ class DeadLetterOffice:
         refused; ``None`` if the epoch is over, or if no answer is awaited (``waits``). While the store fails it is
         tried again, and the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
         """
-        trouble = ""
-        while epoch == flow.holding.epoch and waits():
-            try:
-                async with self._lock(flow):
-                    answer = await self._park(flow, epoch, letter, parcel, max_frame // 2, charge)
-                if trouble and str(flow.problem) == trouble:
-                    flow.explain(NO_PROBLEM)
-                return answer
-            except EpochRefused as error:
-                _log.error("%s", error)
-                if epoch == flow.holding.epoch:
-                    self._holders.recall(flow, "another publisher owns the flow")
-                return None
-            except WormholeError as error:
-                if trouble != str(error):
-                    trouble = str(error)
-                    flow.explain(error.problem)
-                    _log.error(
-                        "%s waits, for update %s cannot be parked: %s", flow.name, letter.id, error, extra=flow.about
-                    )
-            await self._clock.sleep(_RETRY_S)
-        return None
+
+        async def store() -> str | None:
+            async with self._lock(flow):
+                return await self._park(flow, epoch, letter, parcel, max_frame // 2, charge)
+
+        return await self._patiently(flow, epoch, store, f"waits, for update {letter.id} cannot be parked", waits)
 
     async def _park(
         self, flow: PublisherFlow, epoch: int, letter: DeadLetter, parcel: Parcel, most_rows: int, charge: Charge
@@ -264,7 +248,9 @@ class DeadLetterOffice:
         epoch = flow.holding.epoch
         while (letter := flow.parking.next_again) is not None:
             try:
-                parcel = await self._patiently(flow, epoch, partial(self._readable, flow, letter.id))
+                parcel = await self._patiently(
+                    flow, epoch, partial(self._ask, flow.application, partial(self._readable, flow, letter.id))
+                )
             except KeyError:
                 # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
                 flow.parking.remove(letter)
@@ -281,7 +267,8 @@ class DeadLetterOffice:
             async with self._lock(flow):
                 # When it failed again it was parked again before the ack, and is not marked any more.
                 if letter in flow.parking.known:
-                    if not await self._patiently(flow, epoch, partial(self._deleted, flow.key, letter.id, epoch)):
+                    deleted = partial(self._deleted, flow.key, letter.id, epoch)
+                    if not await self._patiently(flow, epoch, partial(self._ask, flow.application, deleted)):
                         return False
                     flow.parking.remove(letter)
                     _log.info(
@@ -413,21 +400,34 @@ class DeadLetterOffice:
         self._store.remove(flow, [id_], epoch)
         return True
 
-    async def _patiently(self, flow: PublisherFlow, epoch: int, ask: Callable[[], _T]) -> _T | None:
-        """Call the store until it answers; ``None`` if the epoch ended. Raises ``KeyError``."""
+    async def _patiently(
+        self,
+        flow: PublisherFlow,
+        epoch: int,
+        ask: Callable[[], Awaitable[_T]],
+        waits: str = "waits for its parked updates",
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> _T | None:
+        """Call the store until it answers; ``None`` if the epoch ended, or the answer is not ``wanted`` any more. The
+        flow ``waits`` meanwhile. Raises ``KeyError``.
+        """
         trouble = ""
-        while flow.holding.epoch == epoch:
+        while flow.holding.epoch == epoch and wanted():
             try:
-                return await self._ask(flow.application, ask)
+                answer = await ask()
+                if trouble and str(flow.problem) == trouble:
+                    flow.explain(NO_PROBLEM)
+                return answer
             except EpochRefused as error:
                 _log.error("%s", error)
-                self._holders.recall(flow, "another publisher owns the flow")
+                if epoch == flow.holding.epoch:
+                    self._holders.recall(flow, "another publisher owns the flow")
                 return None
             except WormholeError as error:
                 if trouble != str(error):
                     trouble = str(error)
                     flow.explain(error.problem)
-                    _log.error("%s waits for its parked updates: %s", flow.name, error, extra=flow.about)
+                    _log.error("%s %s: %s", flow.name, waits, error, extra=flow.about)
             await self._clock.sleep(_RETRY_S)
         return None
 

@@ -188,14 +188,18 @@ class AttachedSubscribers:
 
     async def spare(self, info: SubscriberInfo) -> AttachedLine:
         """The next stream that this process offers for the task of a mass replay. It belongs to the caller."""
-        known = self._known.get((info.application, info.id))
-        if known is None or known.info != info:
-            await asyncio.Event().wait()  # it never dials again
-        assert known is not None
+        known = await self._present(info)
         while True:
             await known.offered.wait()
             if (line := known.offer(None)) is not None:
                 return line
+
+    async def _present(self, info: SubscriberInfo) -> _Attached:
+        known = self._known.get((info.application, info.id))
+        if known is None or known.info != info:
+            await asyncio.Event().wait()  # it never dials again
+        assert known is not None
+        return known
 
     def _known_anew(self, key: tuple[str, str], who: Attaching) -> _Attached:
         """A process that was not attached before. What is gone is forgotten."""
@@ -233,10 +237,7 @@ class AttachedSubscribers:
 
     async def line(self, info: SubscriberInfo) -> AttachedLine:
         """The next connection of that process."""
-        known = self._known.get((info.application, info.id))
-        if known is None or known.info != info:
-            await asyncio.Event().wait()  # it never dials again
-        assert known is not None
+        known = await self._present(info)
         while True:
             await known.fresh.wait()
             known.fresh.clear()
