@@ -145,7 +145,7 @@ def workers() -> Iterator[int]:
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"tests.support.spark_daemon" in (entry / "cmdline").read_bytes():
+                if b"pyspark.worker" in (entry / "cmdline").read_bytes():
                     daemons.add(int(entry.name))
             except OSError:
                 continue

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_replay.spark.scratch import set_variables
 from spark_replay.spark.session import check_spark, spark_session
-from tests.support.spark_java import options, settings
+from tests.support.spark_java import PYTHON, options, settings
 from wormhole.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     try:
         check_spark()
         given = settings(folder) | {"spark.driver.extraJavaOptions": options()}
-        session = spark_session("wormhole tests", MASTER, given)
+        with set_variables(PYTHON):
+            session = spark_session("wormhole tests", MASTER, given)
     except UsageError as error:
         pytest.skip(str(error))
     yield session

@@ -26,10 +26,12 @@ from spark_replay.spark.session import spark_session
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-__all__ = ["CHEAP", "PLAIN", "environment", "options", "settings"]
+__all__ = ["CHEAP", "PLAIN", "PYTHON", "environment", "options", "settings"]
 
 # In the environment, which a copy of the tree borrows.
 _KEPT: Final = Path(sys.prefix) / "spark-classes"
+PYTHON: Final = {"PYTHONPATH": str(Path(__file__).with_name("spark_site"))}
+"""Variables of the processes that Spark's JVM starts."""
 # Nothing runs long enough here to pay for the optimizing compiler: without it, a third less processor time.
 PLAIN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of every JVM of Spark."""
@@ -45,7 +47,6 @@ _SETTINGS: Final = CHEAP | {
     # Two hundred tasks of nothing take longer than the work.
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    "spark.python.daemon.module": "tests.support.spark_daemon",
     # On a busy machine Python needs longer than 15 s to start and to connect back.
     "spark.python.authenticate.socketTimeout": "300s",
     "spark.log.level": "ERROR",
@@ -85,7 +86,7 @@ def environment() -> dict[str, str]:
     """
     named = {"spark.driver.extraJavaOptions": options()} | _SETTINGS
     words = [f"--conf '{name}={value}'" for name, value in named.items()]
-    return {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])}
+    return {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])} | PYTHON
 
 
 def _make(archive: Path) -> None:
