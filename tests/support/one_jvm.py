@@ -1,7 +1,8 @@
 """Which process of ``pytest -n`` runs which tests, and in which order.
 
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
-load its classes, costs as much as the tests that use it, and a gigabyte besides. Files that use a shared MySQL or
+load its classes, costs as much as the tests that use it, and a gigabyte besides. Files with the service of S3 run
+together, because a process needs seconds to import it. Files that use a shared MySQL or
 MariaDB run together too: MySQL takes a second of a core to start. The contracts take as long as the other such files,
 so they are apart, and the files of `make extended` are too many for one process. A test of the system or of the
 simulation shares nothing with others and runs wherever there is room. What takes longest comes first, so that no
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 
 _SPARK: Final = "spark"
-_CONTRACTS, _MYSQL = "mysql, contracts", "mysql"
+_CONTRACTS, _MYSQL, _S3 = "mysql, contracts", "mysql", "s3"
 _USES_MYSQL: Final = re.compile(r'\b(database|mariadb|mysql)_server: |_server"\)')
+_USES_S3: Final = re.compile(r"\b(s3_service: str|storage: Storage|any_store: ArchiveStore)")
 _ALONE: Final = ("tests/system/", "tests/simulation/")
 _FOLDERS: Final = ("tests/docs/", "tests/integration/", "tests/hostile/", "tests/contract/", "")
-_ORDER: Final = (_SPARK, _CONTRACTS, _MYSQL, *_ALONE, *_FOLDERS)
+_ORDER: Final = (_SPARK, _CONTRACTS, _MYSQL, _S3, *_ALONE, *_FOLDERS)
 
 
 def scope(nodeid: str) -> str:
@@ -46,6 +48,8 @@ def _shared(file: str) -> str:
         return _SPARK
     if _USES_MYSQL.search(text) and not file.startswith(_ALONE) and file not in EXTENDED:
         return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
+    if _USES_S3.search(text):
+        return _S3
     alone = file.startswith(_ALONE) and 'fixture(scope="module"' not in text
     return "" if alone else file
 

@@ -64,6 +64,7 @@ def scheduler(dist: str) -> Any:
         (f"{FRAMES}::test_x[a::b]", "spark"),
         (f"{COMPACT}::test_x", "spark"),
         (f"{OTHER}::test_x", OTHER),
+        ("tests/unit/spark_replay/archive/test_storage.py::test_x", "s3"),
         ("tests/contract/test_log_source.py::test_x", "mysql, contracts"),
         ("tests/integration/test_mysql_source.py::test_x", "mysql"),
         (f"{OWNERS}::test_x[a::b]", f"{OWNERS}::test_x[a::b]"),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from pyarrow import fs
 from pyiceberg.catalog import load_catalog
 
 from spark_replay.export.delta import OpenDeltaTable, storage_options
@@ -22,39 +18,9 @@ from tests.support.exported import local_job
 from tests.support.s3 import BUCKET
 from wormhole.model.errors import UsageError
 
-_SERVER = """
-from moto.server import ThreadedMotoServer
-import sys
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(*server.get_host_and_port(), sep=":", flush=True)
-sys.stdin.read()
-"""
 
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """A service in a process of its own: delta-rs waits for answers without letting other threads run."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("DEFAULT_REGION", "eu-west-1")):
-            patch.setenv(f"AWS_{name}", value)
-        process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process, process.stdin, process.stdout:
-            at = process.stdout.readline().strip()
-            fs.S3FileSystem(endpoint_override=at, scheme="http", allow_bucket_creation=True).create_dir(BUCKET)
-            yield at
-
-
-def test_delta(endpoint: str, tmp_path: Path) -> None:
-    to = f"s3://{BUCKET}/lake?endpoint_override={endpoint}&scheme=http&region=eu-west-1"
+def test_delta(s3_service: str, tmp_path: Path) -> None:
+    to = f"s3://{BUCKET}/lake?{s3_service}"
     store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"1"), put(b"l", b"1"))]]})
     open_ = partial(OpenDeltaTable, to, "orders", "main")
     inner: list[Result] = []
@@ -76,12 +42,12 @@ def test_delta(endpoint: str, tmp_path: Path) -> None:
     assert table.version() == 1
 
 
-def test_iceberg(endpoint: str, tmp_path: Path) -> None:
+def test_iceberg(s3_service: str, tmp_path: Path) -> None:
     where = {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/lake.db",
         "warehouse": f"s3://{BUCKET}/warehouse",
-        "s3.endpoint": f"http://{endpoint}",
+        "s3.endpoint": f"http://{s3_service.partition('&')[0].partition('=')[2]}",
         "s3.region": "eu-west-1",
     }
     store = write_archive(tmp_path / "archive", {"a": [[tx(put(b"k", b"1"))]]})
