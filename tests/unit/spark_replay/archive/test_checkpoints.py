@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from spark_replay.archive.manifest import (
 )
 from spark_replay.archive.retention import GRACE_S, expire
 from spark_replay.archive.shard_writer import ShardWriter
-from spark_replay.archive.store import ArchiveStore
+from spark_replay.archive.store import ArchiveStore, open_store
 from spark_replay.archive.verify import verify
 from tests.support.archives import (
     manifest_of,
@@ -47,12 +48,18 @@ from wormhole.model.errors import ArchiveConflict, ArchiveError, ArchiveUnavaila
 from wormhole.model.position import LogPosition
 
 START = Manifest("orders", "a", 1, 1, marker_at(0), marker_at(0), True, copy="main", log="a")
-MARKERS = [marker_at(number) for number in range(20_000)]
 BLOCKS = Blocks(crcs=bytes(4))
+marker = cache(marker_at)
+
+
+@pytest.fixture
+def store() -> ArchiveStore:
+    """In memory: what is written here is small and often."""
+    return memory_store()[0]
 
 
 def entry(number: int, until: int = 0) -> FileEntry:
-    begin, end = MARKERS[number], MARKERS[until or number + 1]
+    begin, end = marker(number), marker(until or number + 1)
     rows = (until or number + 1) - number
     name = f"{number}-{until or number + 1}.parquet"
     return FileEntry(
@@ -63,7 +70,7 @@ def entry(number: int, until: int = 0) -> FileEntry:
 def appended(number: int) -> Callable[[Manifest | None], Manifest]:
     def decide(present: Manifest | None) -> Manifest:
         if present is None:
-            return replace(START, end=MARKERS[1], files=(entry(0),))
+            return replace(START, end=marker(1), files=(entry(0),))
         return present.appended(entry(number), present.epoch)
 
     return decide
@@ -185,7 +192,7 @@ def test_older_files_are_in_checkpoints(any_store: ArchiveStore) -> None:
     head = present(any_store.head("a"))
     assert ([one.files for one in head.older], len(head.files)) == ([INLINE, INLINE], 3)
     assert [(one.begin, one.end) for one in head.older] == [
-        (MARKERS[16 * n].order, MARKERS[16 * n + 16].order) for n in range(2)
+        (marker(16 * n).order, marker(16 * n + 16).order) for n in range(2)
     ]
     manifest = manifest_of(any_store)
     assert (manifest.older, manifest.version, numbers(any_store)) == ((), 35, entries(35))
@@ -210,8 +217,12 @@ def test_what_a_commit_writes_and_reads_does_not_grow() -> None:
         grown(store, begin + 256, begin)
         return storage.written / 256, storage.got / 256
 
+    def many(one: Manifest | None) -> Manifest:
+        files = (*present(one).files, *(entry(number) for number in range(456, 4500)))
+        return replace(present(one), version=present(one).version + 1, files=files, end=marker(4500))
+
     early = cost(200)
-    grown(store, 4500, 456)
+    store.change("a", many)
     late = cost(4500)
     assert all(one < 1.5 * other for one, other in zip(late, early, strict=True)), (early, late)
     assert late[0] < 12_000
@@ -267,8 +278,9 @@ def test_the_writer_dies_at_each_step_of_a_commit_with_a_checkpoint(count: int) 
     assert step >= 5
 
 
-def test_power_cuts_on_a_disk_while_a_checkpoint_is_made(store: ArchiveStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_cuts_on_a_disk_while_a_checkpoint_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every durable step of a real disk: links, syncs, removals."""
+    store = open_store(str(tmp_path / "archive"), "orders", copy="main", create=True)
     for number in range(INLINE):
         write_file(store, "a", segments("a", [tx(put(b"k", b"w"))], number + 1), marker_at(number + 1))
     step, done, at = 0, False, INLINE
@@ -448,7 +460,7 @@ def test_the_archiver_goes_on_where_a_checkpoint_is_lost(store: ArchiveStore, ca
     assert f"{name} is gone" in caplog.text
     head = present(store.head("a"))
     assert [one.files for one in head.older] == [INLINE] * 16
-    assert head.end == MARKERS[16 * INLINE + 2]
+    assert head.end == marker(16 * INLINE + 2)
     # The file comes back from a backup: everything is there again, and becomes one list.
     files = tuple(entry(number) for number in range(INLINE))
     store.storage.create_if_absent(checkpoint_path("a", name), checkpoint_to_json(head, files))
@@ -492,12 +504,12 @@ def test_an_older_manifest_that_counts_again_has_its_checkpoints() -> None:
 
 def test_a_folder_set_back_stops_an_archiver_that_knows_better(store: ArchiveStore) -> None:
     grown(store, 20)
-    writer = ShardWriter.claim(store, "a", 1, MARKERS[20])
+    writer = ShardWriter.claim(store, "a", 1, marker(20))
     assert (writer.manifest.older, len(writer.manifest.files)) == ((), 1)
     for version in range(18, 21):
         store.storage.delete(manifest_path("a", version))
     with pytest.raises(ArchiveError, match="its manifests were set back"):
-        ShardWriter.claim(store, "a", 1, MARKERS[20], acknowledged=True)
+        ShardWriter.claim(store, "a", 1, marker(20), acknowledged=True)
     assert numbers(store) == entries(17)
 
 
