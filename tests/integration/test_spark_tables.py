@@ -262,17 +262,17 @@ def test_history_has_every_version_and_the_snapshot_is_a_view_of_it(
 def test_files_have_neighbouring_keys(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter on the key reads one file, and one percent of the keys that adjoin lies in two at the most."""
     for module in ("snapshot_writer", "history"):
-        monkeypatch.setattr(f"spark_replay.tables.{module}.TASK_ROWS", 300, raising=False)
+        monkeypatch.setattr(f"spark_replay.tables.{module}.TASK_ROWS", 100, raising=False)
     settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "8"}
     before = {name: str(spark.conf.get(name)) for name in settings}
-    ids = random.Random(21).sample(range(2000), 2000)
+    ids = random.Random(21).sample(range(600), 600)
     log = [tx(*(change_of(Op.INSERT, (id_, "Ann", "Rome", 1)) for id_ in ids))]
     log.append(tx(change_of(Op.UPDATE, (7, "Bob", "Rome", 1), (7, "Ann", "Rome", 1))))
     store = write_archive(tmp_path / "archive", {"db1": [log]})
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)
-        for to, write, count in (("snapshot", write_snapshot, 2000), ("history", write_history, 2001)):
+        for to, write, count in (("snapshot", write_snapshot, 600), ("history", write_history, 601)):
             write(spark, store, str(tmp_path / to), now=datetime.now(UTC))
             files = [pq.ParquetFile(one) for one in (tmp_path / to / "tables/shop.customers").glob("*.parquet")]
             assert sum(one.metadata.num_rows for one in files) == count
@@ -282,9 +282,9 @@ def test_files_have_neighbouring_keys(spark: SparkSession, tmp_path: Path, monke
                 for groups in [[one.metadata.row_group(at).column(0).statistics for at in range(one.num_row_groups)]]
             ]
             assert len(ends) >= 5
-            for first in range(0, 2000, 20):
+            for first in range(0, 600, 6):
                 assert sum(low <= first <= high for low, high in ends) == 1
-                assert sum(low <= first + 19 and first <= high for low, high in ends) <= 2
+                assert sum(low <= first + 5 and first <= high for low, high in ends) <= 2
             assert all(one.read().column("id").to_pylist() == sorted(one.read()["id"].to_pylist()) for one in files)
     finally:
         for name, value in before.items():

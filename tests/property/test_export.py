@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,13 @@ def state(table: pa.Table, names: list[str]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def check_round(job: Callable[[Work], ChangedRows], number: int, sizes: list[int], base: Path) -> list[str]:
+def check_round(
+    job: Callable[[Work], ChangedRows], number: int, sizes: list[int], base: Path, into: Sequence[str] = FORMATS
+) -> list[str]:
     """The log grows by so many transactions before each run. Returns what the runs did."""
     server = Server(random.Random(number))
     states: list[tuple[dict[str, str], dict[int, dict[str, Any]], list[str]]] = []
-    formats = {name: Format(name, base) for name in FORMATS}
+    formats = {name: Format(name, base) for name in into}
     store: ArchiveStore | None = None
     did = []
     for size in sizes:
@@ -73,7 +75,8 @@ def test_a_table_is_the_database_s_at_each_of_its_versions(number: int, tmp_path
 
 
 def test_it_is_when_spark_writes_it(spark: SparkSession, tmp_path: Path) -> None:
-    assert check_round(partial(run, spark), 4, [20, 6], tmp_path) == ["created", "changed"]
+    """In one of both formats: Spark writes the same files for each."""
+    assert check_round(partial(run, spark), 4, [20, 6], tmp_path, FORMATS[:1]) == ["created", "changed"]
 
 
 @pytest.mark.soak
