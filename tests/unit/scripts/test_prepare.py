@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-import io
 import os
 import shutil
 import subprocess
-import tarfile
 import threading
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,15 +109,6 @@ def test_without_root_what_is_missing_is_named_with_its_command(
     assert f"apt-get install -y --no-install-recommends {' '.join(one.name for one in packages)}" in said
 
 
-def test_apt_that_fails_shows_its_own_words(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-    shell.failing = "-y"
-    with pytest.raises(SystemExit):
-        install_system_packages([JAVA])
-    error = capsys.readouterr().err
-    assert "E: no such package" in error
-    assert "default-jre-headless" in error
-
-
 @pytest.mark.parametrize(
     ("group", "user", "compile_wanted", "required", "optional", "not_wanted"),
     [
@@ -195,37 +183,6 @@ def test_a_server_that_cannot_be_fetched_is_reported_with_the_reason_and_leaves_
     assert f"about {size}" in said.out
     assert "E: no such package" in said.err
     assert not (tmp_path / "server").exists()
-
-
-def test_mysql_is_made_once_and_tried_again_when_it_failed(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (checkout / ".venv" / "bin").mkdir(parents=True)
-    (checkout / ".venv" / "bin" / "python").touch()
-    for step in ("make_environment", "install_packages", "build_extensions"):
-        monkeypatch.setattr(prepare, step, lambda *_: None)
-    works = False
-    made: list[bool] = []
-
-    def make() -> bool:
-        made.append(works)
-        return works
-
-    monkeypatch.setattr(prepare, "without_chroot", lambda: "")
-    monkeypatch.setattr(prepare, "make_mysql", make)
-    assert prepare.main(["demo"]) == 0  # which does not need it
-    assert made == []
-    assert prepare.main(["dev"]) == 0
-    works = True
-    assert prepare.main(["dev"]) == 0
-    assert prepare.main(["dev"]) == 0
-    assert made == [False, True]
-    monkeypatch.setattr(prepare, "without_chroot", lambda: "only root may")
-    capsys.readouterr()
-    assert prepare.main(["dev"]) == 0
-    assert "the tests on it are skipped: only root may" in capsys.readouterr().out
-    assert prepare.main(["dev"]) == 0
-    assert "only root may" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -446,36 +403,6 @@ def test_jars_that_the_machine_has_are_not_fetched(
     monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
     prepare.prepare_zookeeper()
     assert (prepare.ZOOKEEPER / pin.name).read_bytes() == b"one"
-
-
-def test_the_second_postgresql_is_what_its_jar_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another checkout takes the jar from the user's cache; what an earlier version unpacked is gone."""
-    packed, target = io.BytesIO(), tmp_path / "postgres-18"
-    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
-        (tmp_path / "program").write_text("one")
-        archive.add(tmp_path / "program", "bin/postgres")
-    jar = io.BytesIO()
-    with zipfile.ZipFile(jar, "w") as files:
-        files.writestr("META-INF/MANIFEST.MF", "")
-        files.writestr("postgres-linux-x86_64.txz", packed.getvalue())
-    pin = pinned_jars.Pin(hashlib.sha256(jar.getvalue()).hexdigest(), "org.one", "one", "1")
-
-    def fetch(into: Path, _: object) -> str:
-        into.mkdir(parents=True)
-        (into / pin.name).write_bytes(jar.getvalue())
-        return ""
-
-    monkeypatch.setattr(pinned_jars, "pins", lambda text: [pin])
-    monkeypatch.setattr(prepare, "NEWER_POSTGRES", target)
-    monkeypatch.setattr(prepare, "VENV", tmp_path)
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pinned_jars, "fetch", fetch)
-    prepare.prepare_newer_postgres()
-    (target / "bin" / "older").touch()
-    monkeypatch.setattr(pinned_jars, "fetch", lambda *_: pytest.fail("there is nothing to fetch"))
-    prepare.prepare_newer_postgres()
-    assert {file.name: file.read_text() for file in (target / "bin").iterdir()} == {"postgres": "one"}
 
 
 def test_without_the_second_postgresql_the_next_command_tries_again(
