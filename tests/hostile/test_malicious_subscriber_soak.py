@@ -20,7 +20,7 @@ from tests.support.ports import free_port
 from tests.system.conftest import running, say
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Received
-from tests.system.harness.processes import Process, peak_memory, processor_time
+from tests.system.harness.processes import Process, others_time, peak_memory, processor_time
 
 __all__ = ["running", "say"]
 
@@ -35,6 +35,8 @@ LEAST_S = 0.05
 # comes.
 MOST_CORES = 0.25
 LEAST_CORES = 0.04  # below it, what the application's own windows differ by is most of what is measured
+
+MOST_OTHERS = 0.5  # cores: what the attack itself takes is waited for longer beside processes that take more
 
 pytestmark = pytest.mark.soak
 
@@ -58,6 +60,16 @@ def latencies(ensemble: Ensemble, seconds: float) -> list[float]:
 def p99(of: list[float]) -> float:
     assert len(of) > 100
     return of[int(len(of) * 0.99)]
+
+
+def feels_little(before: float, beside: float, others: float) -> None:
+    """Compare the latencies without and with an attack. ``others``: cores that other processes of the machine used."""
+    if before > LEAST_S:
+        pytest.skip(f"other processes alone make a p99 of {before * 1000:.0f} ms: run it where nothing else runs")
+    bound = max(2 * before, LEAST_S)
+    if beside > bound and others > MOST_OTHERS:
+        pytest.skip(f"other processes used {others:.1f} cores: run it where nothing else runs")
+    assert beside <= bound
 
 
 class Mad:
@@ -128,6 +140,7 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
         ensemble.await_all(["good"])
         latencies(ensemble, 2.0)  # until everything has been touched once
         mad = Mad(ensemble, tmp_path)
+        others, since = others_time(), time.monotonic()
         try:
             for _ in range(ROUNDS):
                 mad.behave()
@@ -144,6 +157,7 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
                     f"\n{attack}: p99 {unharmed[-1] * 1000:.1f} ms unharmed, {harmed[-1] * 1000:.1f} ms beside "
                     f"{state['attacked']} connections with {state['bytes'] / MIB:.1f} MiB, {cores[-1]:+.3f} cores"
                 )
+            others = (others_time() - others) / (time.monotonic() - since)
         finally:
             mad.process.kill()
         peak = peak_memory(publisher)
@@ -151,7 +165,7 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     say(
         f"{attack}: p99 {before * 1000:.1f} ms unharmed, {beside * 1000:.1f} ms beside it "
         f"({beside / before:.2f} times), "
-        f"{median(cores):+.3f} cores, charged {paid / LENGTH_S / len(cores):.3f}; "
+        f"{median(cores):+.3f} cores, {others:.1f} of others, charged {paid / LENGTH_S / len(cores):.3f}; "
         f"publisher at most {peak / MIB:.0f} MiB"
     )
     assert peak <= BUDGET
@@ -159,6 +173,4 @@ def test_an_unharmed_application_feels_little_and_memory_stays_within_the_budget
     if attack in COSTLY and used > LEAST_CORES:
         assert used / 2 <= charges <= 2 * used
     assert median(cores) <= MOST_CORES
-    if before > LEAST_S:
-        pytest.skip(f"other processes alone make a p99 of {before * 1000:.0f} ms: run it where nothing else runs")
-    assert beside <= max(2 * before, LEAST_S)
+    feels_little(before, beside, others)

@@ -15,6 +15,7 @@ from tests.support.eventually import PATIENCE_S, until
 from tests.system.harness import forked
 
 _TAIL = 4000
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
@@ -169,6 +170,26 @@ def peak_memory(pid: int) -> int:
 
 def processor_time(pid: int) -> float:
     """What all threads of the process used of the processors so far, seconds."""
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    user, system = after_name[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    user, system = _stat(pid)[11:13]
+    return (int(user) + int(system)) / _TICKS
+
+
+def others_time() -> float:
+    """What all processes of the machine but this one and those that it started used of the processors so far, seconds.
+    A process that has ended counts as ours once its parent has waited for it.
+    """
+    parents, times = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended
+                found = _stat(pid := int(folder.name))
+                parents[pid], times[pid] = int(found[1]), sum(map(int, found[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    user, nice, system, _, _, irq, soft_irq, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + soft_irq + stolen - sum(times.get(pid, 0) for pid in ours)) / _TICKS
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
