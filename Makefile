@@ -21,7 +21,7 @@ DATASTORE ?= rocksdb
 SOAK := tests/system tests/hostile tests/property tests/simulation tests/benchmarks tests/docs/test_quickstart_page.py tests/docs/test_existing_rows_page.py \
 	tests/integration/test_mixed_tables.py tests/integration/test_odd_settings.py tests/integration/test_mysql_differential.py tests/integration/test_mysql_statements.py \
 	tests/integration/test_mysql_existing_rows.py tests/integration/test_mysql_existing_keys.py tests/integration/test_rocksdb_restored.py \
-	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py tests/integration/test_random_ddl.py tests/integration/test_peers_failover.py tests/integration/test_sink_partial_images.py \
+	tests/integration/test_postgres_existing_rows.py tests/integration/test_postgres_histories.py tests/integration/test_random_ddl.py tests/integration/test_peers_failover.py tests/integration/test_sink_partial_images.py tests/integration/test_sink_tables.py \
 	tests/integration/test_capture_order.py tests/integration/test_capture_statements.py tests/integration/test_sqlite_disasters.py tests/integration/test_sqlite_source.py \
 	tests/unit/datastores/mysql/server/test_bounded_connection.py tests/unit/spark_replay/test_selected.py \
 	tests/unit/spark_replay/archive/test_reader.py tests/unit/subscriber_sdk/work/test_parallel.py tests/unit/wormholectl/models/test_commands.py \
