@@ -1,11 +1,14 @@
 """A RocksDB of the newest release that Maven has, written by a JVM of its own through RocksJava.
 
-The program is ``RocksStore.java`` beside this module, which Java runs from its source.
+The program is ``RocksStore.java`` beside this module, which Java runs from its source. A process that closed its
+database opens the next one: to start another takes a second of a processor.
 """
 
 from __future__ import annotations
 
+import atexit
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -45,19 +48,19 @@ class JavaStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.sequence = 0
-        command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars()}/*", str(_PROGRAM)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=path.parent
-        )
+        self._process = _idle.pop() if _idle else _started()
+        self._has_database = False
 
     def open(self, kind: str, options: Options, families: Mapping[str, Options]) -> None:
         """``kind``: ``plain``, ``ttl``, or the write policy of a TransactionDB, for example ``WRITE_COMMITTED``."""
         described = [f"{name}:{_options(of)}" for name, of in families.items()]
         self._do("open", str(self.path), kind, _options(options), *described)
+        self._has_database = True
 
     def close(self) -> None:
         """Close the database, keep the process."""
         self._do("close")
+        self._has_database = False
 
     def write(self, operations: Iterable[Operation], flags: str = "-") -> None:
         """One batch. ``flags``: ``n`` without the WAL, ``s`` with a sync."""
@@ -110,14 +113,14 @@ class JavaStore:
     def kill(self) -> None:
         """``kill -9``, as a crash."""
         self._process.kill()
-        self.end()
+        _end(self._process)
 
     def end(self) -> None:
-        """End the process. Without `close`, the database is left as by a crash."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-        self._process.wait()
+        """Give the process back. Without `close` it ends, and the database is left as by a crash."""
+        if self._has_database:
+            _end(self._process)
+        else:
+            _idle.append(self._process)
 
     def _do(self, *words: str) -> str:
         assert self._process.stdin is not None
@@ -130,6 +133,30 @@ class JavaStore:
         if words[0] not in {"number", "rows"}:
             self.sequence = int(rest)
         return rest
+
+
+_idle: Final[list[subprocess.Popen[str]]] = []
+"""Processes without a database."""
+
+
+def _started() -> subprocess.Popen[str]:
+    command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars()}/*", str(_PROGRAM)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tempfile.gettempdir()
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        pipe.close()
+    process.wait()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _idle:
+        _end(_idle.pop())
 
 
 def _word(operation: Operation) -> str:
