@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tests.support.command_line import run
 from tests.support.eventually import PATIENCE_S
 from tests.support.marked import MARK, marked
 from wormhole.host.ready_file import read_ready, ready_path
@@ -36,7 +37,12 @@ start = "earliest"
 """)
 
     def does(self, *arguments: str) -> tuple[int, str]:
-        """Run a command; returns its exit code, and what it printed."""
+        """Run a command within the test; returns its exit code, and what it printed."""
+        code, out, err = run(*arguments)
+        return code, out + err
+
+    def _starts(self, *arguments: str) -> tuple[int, str]:
+        """Run a command as a process with the mark, which what it starts inherits."""
         done = subprocess.run(
             [sys.executable, "-m", "wormholectl", *arguments],
             env={**os.environ, MARK: self.mark},
@@ -49,7 +55,7 @@ start = "earliest"
 
     def up(self) -> tuple[int, str]:
         """Start it, in the background."""
-        return self.does("up", "-f", str(self.file), "--detach")
+        return self._starts("up", "-f", str(self.file), "--detach")
 
     def down(self) -> tuple[int, str]:
         """Stop it."""
