@@ -55,13 +55,17 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int, start_s: float = _START_S, cores: int = 1) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, workers: int, start_s: float = _START_S, cores: int = 1, java: str = _DAEMONS
+) -> Iterator[Cluster]:
     """One master and ``workers`` that declare ``cores`` each, ended with the block and with this process, however it
-    ends. ``start_s``: how long each may take to come up.
+    ends. ``start_s``: how long each may take to come up. ``java``: options of their JVMs.
 
     Raises ``RuntimeError`` with what they said when they do not come up.
     """
-    environment = {**surroundings(folder), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _DAEMONS}
+    # Their class path is Spark's own: the settings of a driver, which would be a folder of it, are none of theirs.
+    environment = {**surroundings(folder), "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": java}
+    del environment["SPARK_CONF_DIR"]
     port = free_ports(1)[0]
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:

@@ -20,7 +20,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.mass_workload import FAMILIES
 from tests.support.replay_scene import Scene
 from tests.support.replay_stage import Stage
-from tests.support.spark_java import CHEAP, PLAIN
+from tests.support.spark_java import CHEAP, options
 from tests.system.harness.processes import Process
 
 UPDATES = 600
@@ -31,14 +31,18 @@ SCALED = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
 }
+_LOOPBACK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+}
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_DAEMON_JAVA_OPTS", PLAIN)
-        with cluster(tmp_path_factory.mktemp("cluster"), 1, start_s=PATIENCE_S, cores=2) as found:
-            yield found
+    with cluster(tmp_path_factory.mktemp("cluster"), 1, start_s=PATIENCE_S, cores=2, java=options()) as found:
+        yield found
 
 
 @pytest.fixture
@@ -126,13 +130,17 @@ def submitted(standalone: Cluster, settings: dict[str, str], stage: Stage, *argu
 
 def command(standalone: Cluster, settings: dict[str, str]) -> list[str]:
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    java = {f"spark.{who}.extraJavaOptions": PLAIN for who in ("driver", "executor")}
-    given = [word for name, value in (java | CHEAP | settings).items() for word in ("--conf", f"{name}={value}")]
+    java = {f"spark.{who}.extraJavaOptions": options() for who in ("driver", "executor")}
+    given = [
+        word for name, value in (java | _LOOPBACK | CHEAP | settings).items() for word in ("--conf", f"{name}={value}")
+    ]
     return [str(program), "--master", standalone.master, *given]
 
 
 def environment(standalone: Cluster) -> dict[str, str]:
-    return {**standalone.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    """Without a folder of settings, which would be a part of the class path: that is then not the archive's."""
+    kept = {name: value for name, value in standalone.environment.items() if name != "SPARK_CONF_DIR"}
+    return {**kept, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 def objects(replay: Process) -> list[dict[str, Any]]:

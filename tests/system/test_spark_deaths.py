@@ -18,7 +18,7 @@ from tests.support.eventually import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.replay_stage import Stage
 from tests.support.rocks_writer import RocksWriter
-from tests.support.spark_java import PLAIN
+from tests.support.spark_java import options
 from tests.system.harness.processes import Process
 from tests.system.test_spark_cluster import SCALED, objects, pushed, submitted
 
@@ -124,10 +124,8 @@ a1 = "127.0.0.1:{ports["a1"]}"
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_DAEMON_JAVA_OPTS", PLAIN)
-        with cluster(tmp_path / "cluster", 2, start_s=PATIENCE_S, cores=2) as found:
-            yield found
+    with cluster(tmp_path / "cluster", 2, start_s=PATIENCE_S, cores=2, java=options()) as found:
+        yield found
 
 
 @pytest.fixture
