@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.hadoop import NameNodeServer
-from tests.support.hdfs_harness import HdfsHarness
+from tests.support.hdfs_harness import HdfsHarness, kept_jvms
 from wormhole.model.sharding import Sharding, shard_of_hash
 from wormhole.model.values import Op
 from wormhole.ports.testing.contract import Harness, LogSourceContract, MakeHarness
@@ -20,7 +20,8 @@ from wormhole.wire.rows import Row, encode_row
 @pytest.fixture(scope="module")
 def name_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameNodeServer]:
     server = NameNodeServer(tmp_path_factory.mktemp("hdfs"))
-    yield server
+    with kept_jvms():
+        yield server
     server.close()
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from datastores.hdfs.java import name_node
+from datastores.hdfs.java.jvm import Jvm
+from datastores.hdfs.url import Address
 from publisher.sources import open_source
 from tests.support.hadoop import NameNodeServer
 from wormhole.model.position import Datamarker
@@ -15,9 +21,34 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.contract import Change, Harness
 from wormhole.ports.testing.reading import Read
 
-__all__ = ["HdfsHarness"]
+__all__ = ["HdfsHarness", "kept_jvms"]
 
 _numbers: Final = count()
+
+
+class _KeptJvm(Jvm):
+    """Once a source stopped it, the next one has it: to start one takes two seconds of a processor."""
+
+    idle: Final[list[_KeptJvm]] = []
+
+    def stop(self) -> None:
+        self.idle.append(self)
+
+
+@contextmanager
+def kept_jvms() -> Iterator[None]:
+    """While the block lasts sources take JVMs with Hadoop's client from each other."""
+
+    def launched(address: Address) -> Jvm:
+        assert not address.user
+        assert not address.configuration
+        return _KeptJvm.idle.pop() if _KeptJvm.idle else _KeptJvm({})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_node, "_launched", launched)
+        yield
+    while _KeptJvm.idle:
+        Jvm.stop(_KeptJvm.idle.pop())
 
 
 class HdfsHarness(Harness):
