@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
-from sinks.sql.schema import Dialect, TableName, TargetColumn, TargetTable, quoted, selected
+from sinks.sql.schema import Dialect, TableName, TargetColumn, TargetTable, actual, quoted, selected
 from subscriber_sdk.transactional import Store
 
 __all__ = ["DELETED", "GENERATION", "SHARD", "Database", "Own", "Scope"]
@@ -21,6 +22,19 @@ Own = Mapping[str, Any]
 Columns = Sequence[TargetColumn]
 Data = Sequence[Sequence[Any]]
 """The values of each column, all of the same length."""
+
+
+_LISTED: Final = (
+    "SELECT table_type <> 'VIEW' FROM information_schema.tables WHERE table_schema = {} AND table_name = %s"
+)
+_THERE: Final = {
+    Dialect.POSTGRES: "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = to_regclass(%s)",
+    Dialect.MYSQL: _LISTED.format("DATABASE()"),
+    Dialect.MARIADB: _LISTED.format("DATABASE()"),
+    Dialect.SQLITE: "SELECT type = 'table' FROM sqlite_master WHERE name = %s",
+    Dialect.DUCKDB: _LISTED.format("current_schema() AND table_catalog = current_database()"),
+}
+"""Whether what has a name is a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,17 @@ class Database(ABC):
     @abstractmethod
     def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement; none for one that returns none."""
+
+    def table(self, connection: Any, name: TableName) -> TargetTable | None:
+        """See :func:`~sinks.sql.schema.catalogue.actual`."""
+        return actual(partial(self.run, connection), name, self.dialect)
+
+    def has(self, connection: Any, own: str) -> bool:
+        """Whether a table of the sink's own is there. Raises :class:`~wormhole.model.errors.TargetRefused` if the name
+        is of something else.
+        """
+        found = self.run(connection, _THERE[self.dialect], [own])
+        return bool(found) and (bool(found[0][0]) or self.table(connection, TableName(None, own)) is not None)
 
     def lacks(self, connection: Any) -> str:
         """The statement that gives the account the right to make the first table; empty where it has it, or where only

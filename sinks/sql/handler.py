@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sinks.figures import Figures
 from sinks.sql.changes import Moved, Room, steps
@@ -14,7 +14,7 @@ from sinks.sql.database import GENERATION, Database
 from sinks.sql.failures import RowRefused, database_error
 from sinks.sql.mirrored import Mirrored, Place
 from sinks.sql.owners import Owner, claimed, is_claimed
-from sinks.sql.schema import Options, TableName, TargetTable, actual, plan, wanted
+from sinks.sql.schema import Options, TableName, TargetTable, plan, wanted
 from sinks.sql.settings import SqlSettings, target_name
 from sinks.sql.unverified import Unverified, create
 from subscriber_sdk import Datamarker, Key, KeyRange, NoticeKind, ScanEnd, SchemaChange, ShardNotice, Update, Value
@@ -26,7 +26,6 @@ from wormhole.model.schema import Schema
 __all__ = ["MirrorHandler"]
 
 _log = logging.getLogger("sinks")
-_T = TypeVar("_T")
 _OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink", "wormhole_unverified"})
 
 
@@ -100,7 +99,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         with self._translated(str(name)):
             options = Options(self._settings.soft_delete, self._settings.merge)
             target = wanted(change.new, name, dialect, options)
-            found = actual(self._runs(connection), name, dialect)
+            found = self._database.table(connection, name)
             planned = plan(target, found, dialect)
             owner = self._owner(shard, name, change.table)
             owned = is_claimed(self._database, connection, owner)
@@ -237,7 +236,7 @@ class MirrorHandler(TransactionalHandler[Any]):
                 database.run(session.connection, statement)
             was_filled = claimed(database, session.connection, defined.owner)
             # Another shard may have done the same since.
-            found = actual(self._runs(session.connection), defined.target.name, database.dialect)
+            found = database.table(session.connection, defined.target.name)
             planned = plan(defined.target, found, database.dialect)
             for statement in planned.statements:
                 _log.info("%s", statement)
@@ -282,7 +281,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         if table not in shard.tables:
             target = target_name(self._settings, shard.log, table)
             with self._translated(str(target)):
-                found = actual(self._runs(connection), target, self._database.dialect)
+                found = self._database.table(connection, target)
                 if found is None or not is_claimed(self._database, connection, self._owner(shard, target, table)):
                     shard.tables[table] = None
                 else:
@@ -305,9 +304,6 @@ class MirrorHandler(TransactionalHandler[Any]):
                 if update.size > largest:
                     raise RowRefused.of(update, f"its {update.size} bytes are too many for max_allowed_packet")
         return updates
-
-    def _runs(self, connection: Any) -> Callable[..., list[tuple[Any, ...]]]:
-        return lambda sql, values=(): self._database.run(connection, sql, values)
 
     @contextmanager
     def _translated(self, table: str) -> Iterator[None]:

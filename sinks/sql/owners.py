@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from sinks.sql.database import Database
-from sinks.sql.schema import Dialect, TableName, actual
+from sinks.sql.schema import Dialect, TableName
 from wormhole.model.errors import TargetRefused
 
 __all__ = ["Owner", "claimed", "is_claimed", "targets"]
@@ -32,7 +32,7 @@ class Owner:
 
 def is_claimed(database: Database, connection: Any, owner: Owner) -> bool:
     """Whether the target has its entry. Raises :class:`~wormhole.model.errors.TargetRefused` if that is another's."""
-    if not _there(database, connection):
+    if not database.has(connection, "wormhole_sink"):
         return False
     key = _entry(database, connection, owner.target)
     found = database.run(connection, "SELECT owner, source, name FROM wormhole_sink WHERE target = %s", [key])
@@ -59,7 +59,7 @@ def claimed(database: Database, connection: Any, owner: Owner) -> bool:
 
 def targets(database: Database, connection: Any) -> list[tuple[Any, ...]]:
     """Name, owner and source of each target."""
-    if not _there(database, connection):
+    if not database.has(connection, "wormhole_sink"):
         return []
     return database.run(connection, "SELECT name, owner, source FROM wormhole_sink ORDER BY name")
 
@@ -81,10 +81,3 @@ def _ignores_case(database: Database, connection: Any) -> bool:
         return database.dialect in _IGNORING_CASE
     ((folds,),) = database.run(connection, "SELECT @@lower_case_table_names")
     return bool(folds)
-
-
-def _there(database: Database, connection: Any) -> bool:
-    def run(sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        return database.run(connection, sql, values)
-
-    return actual(run, TableName(None, "wormhole_sink"), database.dialect) is not None

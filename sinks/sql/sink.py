@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +14,6 @@ from sinks.sql.failures import refusal
 from sinks.sql.handler import MirrorHandler
 from sinks.sql.owners import targets
 from sinks.sql.proposal import proposed, target_of
-from sinks.sql.schema import actual
 from sinks.sql.settings import DuckDbSettings, SqlSettings
 from sinks.sql.unverified import all_unverified
 from subscriber_sdk import Subscriber
@@ -75,7 +73,7 @@ class SqlSink(Sink):
         with self._connected() as connection:
             for table in tables:
                 target = target_of(table, log, self._settings, database.dialect)
-                there = actual(partial(database.run, connection), target.name, database.dialect)
+                there = database.table(connection, target.name)
                 findings += proposed(table, target, there, database.dialect)
         return findings
 

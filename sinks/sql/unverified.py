@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from sinks.sql.database import Database
-from sinks.sql.schema import Dialect, TableName, actual
+from sinks.sql.schema import Dialect, TableName
 
 __all__ = ["Unverified", "all_unverified", "create"]
 
@@ -43,7 +42,7 @@ class Unverified:
 
     def is_noted(self, database: Database, connection: Any, shard: str, generation: int = 0) -> bool:
         """Whether they are unverified in this shard, until a backfill after ``generation``."""
-        if not _there(database, connection):
+        if not database.has(connection, "wormhole_unverified"):
             return False
         sql = "SELECT 1 FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s AND shard = %s "
         sql += "AND generation >= %s"
@@ -51,7 +50,7 @@ class Unverified:
 
     def scanned(self, database: Database, connection: Any, shard: str, generation: int) -> None:
         """A backfill has ended in this shard."""
-        if _there(database, connection):
+        if database.has(connection, "wormhole_unverified"):
             self._forget(database, connection, " AND shard = %s AND generation < %s", shard, generation)
 
     @property
@@ -74,12 +73,7 @@ def create(dialect: Dialect) -> str:
 
 def all_unverified(database: Database, connection: Any) -> list[tuple[Any, ...]]:
     """Target, owner and table of the source of each, with the number of shards that have to be read again."""
-    if not _there(database, connection):
+    if not database.has(connection, "wormhole_unverified"):
         return []
     sql = "SELECT name, owner, source, count(*) FROM wormhole_unverified GROUP BY name, owner, source ORDER BY name"
     return database.run(connection, sql)
-
-
-def _there(database: Database, connection: Any) -> bool:
-    name = TableName(None, "wormhole_unverified")
-    return actual(partial(database.run, connection), name, database.dialect) is not None

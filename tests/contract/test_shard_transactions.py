@@ -128,7 +128,7 @@ def test_an_older_copy_is_gone_on_from(transactional_target: Target, owner: Owne
     assert transactional_target.totals == {1: 1, 2: 1}
 
 
-@DATABASES
+@pytest.mark.parametrize("transactional_target", ["sqlalchemy-sqlite"], indirect=True)
 @pytest.mark.parametrize("edit", ["marker = 'not a datamarker'", "move = 7", "version = -1"])
 def test_a_row_that_something_else_wrote_halts(transactional_target: Target, owner: Owner, edit: str) -> None:
     transactional_target.sql(f"UPDATE wormhole_marker SET {edit}")

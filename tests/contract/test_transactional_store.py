@@ -14,11 +14,17 @@ from subscriber_sdk.testing import Kit, read, update
 from subscriber_sdk.testing.changes import Change
 from subscriber_sdk.transactional import Transactional, TransactionalHandler
 from subscriber_sdk.transactional.store import finish
-from tests.support.transactional import Run, Target, add, run, totals
+from tests.support.transactional import STORES, Run, Target, add, run, totals
 from wormhole.model.errors import TargetRefused
 
 # The kit calls plain `def` callbacks on its loop. In production they run in threads.
 pytestmark = pytest.mark.allow_blocking
+
+
+def on_all_and_on_sqlite(argument: str, each: object, *others: object) -> pytest.MarkDecorator:
+    """``each`` over every store. ``others`` differ in what is above the stores, so over one."""
+    cases = [(store, each) for store in STORES] + [("sqlalchemy-sqlite", other) for other in others]
+    return pytest.mark.parametrize(("transactional_target", argument), cases, indirect=["transactional_target"])
 
 
 @pytest.fixture
@@ -75,7 +81,7 @@ def test_a_move_is_made_once(target: Target, wormhole_kit: Kit) -> None:
     assert target.row[2] == moved_in
 
 
-@pytest.mark.parametrize("cause", [TargetRefused("not so"), ValueError("not so")], ids=["refused", "failed"])
+@on_all_and_on_sqlite("cause", ValueError("not so"), TargetRefused("not so"))
 def test_a_halted_flow_holds_no_lock(target: Target, wormhole_kit: Kit, cause: Exception) -> None:
     async def refuse(update: Update, sql: Run) -> None:
         await add(update, sql)
@@ -107,7 +113,7 @@ def test_an_emptied_target_halts_until_its_datamarker_is_moved(target: Target, w
     assert target.totals == {1: 112}
 
 
-@pytest.mark.parametrize("delivers", ["on_updates", "on_arrow"])
+@on_all_and_on_sqlite("delivers", "on_updates", "on_arrow")
 def test_several_updates_are_delivered_at_once(target: Target, wormhole_kit: Kit, delivers: str) -> None:
     store = target.new()
     flow = wormhole_kit.attach(Transactional(totals(store, delivers=delivers), store))
@@ -299,7 +305,7 @@ def test_existing_rows_and_their_ranges_are_in_the_transaction(target: Target, w
     assert len(handler.ranges) == 1
 
 
-@pytest.mark.parametrize("delivers", ["on_update", "on_updates", "on_arrow"])
+@on_all_and_on_sqlite("delivers", "on_update", "on_updates", "on_arrow")
 def test_a_dead_letter_is_applied_once(target: Target, wormhole_kit: Kit, delivers: str) -> None:
     """The process dies after its effect was stored, and before the publisher deleted it."""
     bad = True

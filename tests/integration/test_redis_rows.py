@@ -569,8 +569,8 @@ def test_a_sweep_of_any_size_ends(
     monkeypatch.setattr(invalidate_module, "_SCANNED", 100)
     world = new_redis_world(redis_url, mode=mode)
     flow = world.attach()
-    flow.commit(*(put(key, "a") for key in range(1000)), update("shop.users", key=1, after={"a": 1}))
-    world.fill(*(f"{TABLE}:{key}" for key in range(1000) if mode == "delete"), "other")
+    flow.commit(*(put(key, "a") for key in range(400)), update("shop.users", key=1, after={"a": 1}))
+    world.fill(*(f"{TABLE}:{key}" for key in range(400) if mode == "delete"), "other")
     if sweep == "truncate":
         flow.commit(deleted_all())
     else:
@@ -727,7 +727,8 @@ def test_a_server_that_takes_no_writes_is_waited_for(
 
 def test_a_replica_that_was_behind_takes_over(new_redis_world: NewWorld) -> None:
     """The sink's connections stay, and its server goes on as a replica of nothing that it knew."""
-    with RedisServer() as primary, RedisServer() as replica:
+    at_once = {"repl-diskless-sync-delay": "0"}
+    with RedisServer(options=at_once) as primary, RedisServer(options=at_once) as replica:
         with contextlib.closing(replica.client()) as other:
             world = new_redis_world(primary.url(), mode="set")
             flow = world.attach()

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -125,11 +125,14 @@ def new_database(server: PostgresServer) -> Iterator[str]:
         name = f"test_{uuid.uuid4().hex[:12]}"
         server.sql(f"CREATE DATABASE {name}")
     yield name
-    server.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
-    slots = server.sql(f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'")
-    for (slot,) in slots:
-        _drop_slot(server, slot)
-    if _emptied(server, name):
+    with server.connect(name) as connection:
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
+        slots = connection.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+        for (slot,) in slots.fetchall():
+            _drop_slot(connection, slot)
+        kept = _emptied(connection)
+    if kept:
         spare.append(name)
     else:
         server.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
@@ -148,14 +151,13 @@ _NOT_NEW: Final = """SELECT 1 FROM pg_extension WHERE extname <> 'plpgsql' UNION
         WHERE datname = current_database() AND (datacl IS NOT NULL OR setconfig IS NOT NULL)"""
 
 
-def _emptied(server: PostgresServer, name: str) -> bool:
-    """Empty the database. Returns whether it is as a new one."""
-    with server.connect(name) as connection:
-        if connection.execute(_NOT_NEW).fetchall() or connection.info.server_version < 150000:
-            return False
-        connection.execute(_EMPTY)
-        connection.execute("CREATE SCHEMA public AUTHORIZATION pg_database_owner")
-        connection.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
+def _emptied(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    """Empty its database. Returns whether it is as a new one."""
+    if connection.execute(_NOT_NEW).fetchall() or connection.info.server_version < 150000:
+        return False
+    connection.execute(_EMPTY)
+    connection.execute("CREATE SCHEMA public AUTHORIZATION pg_database_owner")
+    connection.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
     return True
 
 
@@ -166,12 +168,12 @@ def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
         yield name
 
 
-def _drop_slot(server: PostgresServer, slot: str) -> None:
+def _drop_slot(connection: psycopg.Connection[tuple[Any, ...]], slot: str) -> None:
     """A walsender that was just ended lets go of its slot a moment later."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            server.sql(f"SELECT pg_drop_replication_slot('{slot}')")
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
             return
         except psycopg.errors.ObjectInUse:
             if time.monotonic() > deadline:

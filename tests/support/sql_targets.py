@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from sinks.sql.sink import SqlSink
 from subscriber_sdk.transactional.store import Session, finish
 from tests.support.fault_proxy import FaultProxy
 from tests.support.ports import free_port
-from tests.support.postgres_server import new_database
+from tests.support.server_databases import rows_of, server_database
 
 __all__ = ["SqlTarget", "empty_target", "sql_target"]
 
@@ -86,22 +86,13 @@ def _through(host: str, port: int) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 @contextmanager
-def _postgres(request: pytest.FixtureRequest) -> Iterator[SqlTarget]:
-    server = request.getfixturevalue("postgres_server")
-    with new_database(server) as database, _through(server.host, server.port) as (at, away):
-        url = f"postgresql://postgres@{at}/{database}?sslmode=disable"
-        yield SqlTarget("postgres", POSTGRES, url, lambda statement: server.sql(statement, database=database), away)
-
-
-@contextmanager
-def _mysql(request: pytest.FixtureRequest, name: str) -> Iterator[SqlTarget]:
-    server = request.getfixturevalue(f"{name}_server")
-    database = f"test_{uuid.uuid4().hex[:12]}"
-    server.sql(f"CREATE DATABASE {database}")
-    with _through(server.host, server.port) as (at, away):
-        url = f"{name}://root@{at}/{database}"
-        yield SqlTarget(name, MYSQL, url, lambda statement: list(server.sql(statement, database=database)), away)
-    server.sql(f"DROP DATABASE {database}")
+def _of_server(name: str, server: Any) -> Iterator[SqlTarget]:
+    with server_database(server) as (database, connection), _through(server.host, server.port) as (at, away):
+        sql = partial(rows_of, connection)
+        if name == "postgres":
+            yield SqlTarget(name, POSTGRES, f"postgresql://postgres@{at}/{database}?sslmode=disable", sql, away)
+        else:
+            yield SqlTarget(name, MYSQL, f"{name}://root@{at}/{database}", sql, away)
 
 
 def _sqlite_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
@@ -149,11 +140,8 @@ def _file(name: str, folder: Path) -> Iterator[SqlTarget]:
 @contextmanager
 def empty_target(request: pytest.FixtureRequest, name: str, folder: Path) -> Iterator[SqlTarget]:
     """A database of the server ``name``. What is left connected is closed."""
-    if name in _FILES:
-        made = _file(name, folder / name)
-    else:
-        made = _postgres(request) if name == "postgres" else _mysql(request, name)
-    with made as target:
+    file = name in _FILES
+    with _file(name, folder / name) if file else _of_server(name, request.getfixturevalue(f"{name}_server")) as target:
         yield target
         for session in target.sessions:
             finish(session.close())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,9 +26,8 @@ from subscriber_sdk.transactional.django import DjangoStore
 from subscriber_sdk.transactional.psycopg import AsyncPsycopgStore, PsycopgStore
 from subscriber_sdk.transactional.sqlalchemy import AsyncSqlAlchemyStore, SqlAlchemyStore
 from subscriber_sdk.transactional.store import Session, finish, settled
-from tests.support.databases import DatabaseServer
 from tests.support.django_databases import set_default
-from tests.support.postgres_server import new_database
+from tests.support.server_databases import rows_of, server_database
 
 __all__ = ["ASYNC_STORES", "STORES", "Run", "Target", "Totals", "target_of", "totals", "transactional_target"]
 
@@ -69,7 +67,7 @@ async def run(connection: Any, statement: str) -> Any:
     return await settled(connection.execute(statement if isinstance(connection, _PSYCOPG) else text(statement)))
 
 
-async def rows_of(connection: Any, statement: str) -> list[tuple[Any, ...]]:
+async def selected(connection: Any, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a query."""
     return [tuple(row) for row in await settled((await run(connection, statement)).fetchall())]
 
@@ -122,12 +120,12 @@ async def _arrow(self: Totals, batch: pyarrow.RecordBatch, connection: Any) -> N
 
 
 async def _verify(self: Totals, table: str, shard: str, keys: Sequence[Key], connection: Any) -> dict[Key, Any]:
-    rows = await rows_of(connection, "SELECT customer, amount FROM totals")
+    rows = await selected(connection, "SELECT customer, amount FROM totals")
     return {(customer,): {"amount": amount} for customer, amount in rows if (customer,) in keys}
 
 
 async def _verify_keys(self: Totals, table: str, shard: str, connection: Any) -> list[Key]:
-    return [(customer,) for (customer,) in await rows_of(connection, "SELECT customer FROM totals")]
+    return [(customer,) for (customer,) in await selected(connection, "SELECT customer FROM totals")]
 
 
 async def _range(self: Totals, keys: KeyRange | ScanEnd, connection: Any) -> None:
@@ -161,26 +159,20 @@ def totals(store: Store[Any], work: Work | None = None, delivers: str = "on_upda
     return type("Handler", (Totals,), callbacks)(work)  # type: ignore[no-any-return]
 
 
-def _postgres(server: PostgresServer) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
-    with new_database(server) as database:
-        at = f"postgres@{server.host}:{server.port}/{database}"
-        yield at, "?sslmode=disable", lambda statement: server.sql(statement, database=database)
+@contextmanager
+def _of_server(server: Any) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    with server_database(server) as (database, connection):
+        user, more = ("postgres", "?sslmode=disable") if isinstance(server, PostgresServer) else ("root", "")
+        yield f"{user}@{server.host}:{server.port}/{database}{more}", partial(rows_of, connection)
 
 
-def _mysql(server: DatabaseServer) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
-    database = f"test_{uuid.uuid4().hex[:12]}"
-    server.sql(f"CREATE DATABASE {database}")
-    at = f"root@{server.host}:{server.port}/{database}"
-    yield at, "", lambda statement: list(server.sql(statement, database=database))
-    server.sql(f"DROP DATABASE {database}")
-
-
-def _sqlite(path: Path) -> Iterator[tuple[str, str, Callable[[str], Any]]]:
+@contextmanager
+def _sqlite(path: Path) -> Iterator[tuple[str, Callable[[str], Any]]]:
     def sql(statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             return connection.execute(statement).fetchall()
 
-    yield f"/{path}", "", sql
+    yield f"/{path}", sql
 
 
 def _django(url: str, **options: Any) -> DjangoStore:
@@ -219,14 +211,10 @@ def target_of(
     """An empty database for the store of this name."""
     kind, scheme = stores[name]
     database = name.rpartition("-")[2].replace("psycopg", "postgres")
-    if database == "sqlite":
-        places = _sqlite(tmp_path / "target.db")
-    else:
-        made = _postgres if database == "postgres" else _mysql
-        places = made(request.getfixturevalue(f"{database}_server"))
-    for at, more, sql in places:
+    server = None if database == "sqlite" else request.getfixturevalue(f"{database}_server")
+    with _of_server(server) if server else _sqlite(tmp_path / "target.db") as (at, sql):
         sql(TOTALS)
-        yield Target(name, partial(kind, f"{scheme}://{at}{more}"), sql)
+        yield Target(name, partial(kind, f"{scheme}://{at}"), sql)
 
 
 @pytest.fixture(params=list(STORES))

@@ -48,10 +48,10 @@ class TestKeys:
     def test_keys_are_found_again_or_refused(self, sql_target: SqlTarget, wormhole_kit: Kit, generic: str) -> None:
         if sql_target.name == "postgres":
             sql_target.sql("CREATE TYPE members AS ENUM ('b', 'a', 'A', '1')")
+        sink = sql_target.open()
         for number, type_ in enumerate(TYPES[sql_target.name]):
             table = f"shop.t{number}"
             sql_target.sql(f"CREATE TABLE t{number} (id {type_} NOT NULL PRIMARY KEY, a BIGINT)")
-            sink = sql_target.open()
             flow = wormhole_kit.attach(sink.subscriber, shard=f"s{number}", on_failure="park", retry=1)
             try:
                 flow.commit(*(update(table, key=value, after={"a": 0}) for value in VALUES[generic]))
