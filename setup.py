@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 class Compile(build_ext):
-    """Compiles on all cores, and says how long that takes, with what, and how to do without."""
+    """Compiles on all cores, and prints how long that takes, with what, and how to do without."""
 
     def finalize_options(self) -> None:
         super().finalize_options()

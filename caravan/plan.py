@@ -10,8 +10,8 @@ With three or more caravans, one is reserved for flows within 64 MiB of the lead
 flow that returns after a moment or after a restart is live again within moments, however many flows are far behind.
 
 A flow that travels **moves** when another caravan serves it better. There are two cases. A caravan further ahead may
-hold its place: two caravans that meet **merge** in this way, flow by flow, and every one merges with the lead when it
-has caught up. Or the flow's own caravan is far behind its place, and another is nearer or may be started for it
+hold its place: two caravans that meet **merge** in this way, flow by flow. Every caravan that catches up merges with
+the lead. Or the flow's own caravan is far behind its place, and another is nearer or may be started for it
 (**split**).
 
 When fewer caravans are allowed than there are, those between the lead and the rearmost one end. Their flows join the
@@ -209,10 +209,10 @@ class _Planner:
         last: FlowView | None = None  # the flow furthest behind that no caravan will reach
         for flow in need:
             if flow.place in started:
-                continue  # at the very place of a new caravan: joins it at the next plan, if not by its own start
+                continue  # a new caravan starts at its place: the flow joins it by its own start or by the next plan
             behind = self._behind(flow)
             if any(place <= flow.place and (behind is None or place > behind.place) for place in started):
-                continue  # likewise
+                continue  # a new caravan starts nearer behind it
             if behind is not None:
                 self._board(flow, Board(flow.name, behind.number, "the nearest behind it, no other may be started"))
             else:

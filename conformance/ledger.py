@@ -272,7 +272,7 @@ class Ledger:
         return ""
 
     def _attempts_lack(self, given: Any, delivery: Delivery) -> bool:
-        """Whether an update is given up before it was tried as often as the case says."""
+        """Whether an update is given up before it was tried as often as the case requires."""
         given_up = given.error if isinstance(given, push_pb2.Park) else given.reason == push_pb2.Failed.HANDLER
         calls = max((item.calls for item in delivery.items if item.update == given.update_id), default=0)
         return bool(given_up) and not delivery.unreadable and calls < self._case["max_attempts"]

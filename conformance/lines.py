@@ -27,7 +27,7 @@ class AnyOrder(tuple[Any, ...]):
 
 
 def agrees(expected: Any, printed: Any) -> bool:
-    """Whether what was printed says ``expected``."""
+    """Whether what was printed matches ``expected``."""
     try:
         match expected:
             case update_pb2.Value():

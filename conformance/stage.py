@@ -1,4 +1,4 @@
-"""A publisher that subscribers dial, and that sends what a case says."""
+"""A publisher that subscribers dial, and that sends what a case contains."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Programs that show the system at work; each says how it is started in its first lines."""
+"""Programs that show the system at work; the first lines of each show how to start it."""

@@ -1,4 +1,4 @@
-"""Drops cached users whose row changed. Run it beside the cache; WORMHOLE_COORDINATOR says where publishers are found.
+"""Drops cached users whose row changed. Run it beside the cache; WORMHOLE_COORDINATOR names where publishers are found.
 
 python -m examples.cache_invalidation
 """

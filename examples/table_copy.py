@@ -46,7 +46,7 @@ class TableCopy(Subscriber):
                 self._apply(update)
 
     def on_schema(self, change: SchemaChange) -> None:
-        """A dropped column goes from every row: no change of the rows says so."""
+        """A dropped column goes from every row: no change of a row shows that."""
         place = (change.table, change.shard)
         names = [column.name for column in change.new.columns]
         with self.lock, self.database:

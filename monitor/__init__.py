@@ -1,4 +1,4 @@
-"""The process that runs the publishers of a host as the configuration says; each host has one.
+"""The process that runs the publishers of a host as the configuration requires; each host has one.
 
 ::
 

@@ -1,4 +1,4 @@
-"""`make check`: everything that can be said about the code without running it. Every step runs; all must pass."""
+"""`make check`: checks everything about the code that needs no run of it. Every step runs; all must pass."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`make dist`: writes the files of a release to ``dist/``, and tries each as its users will use it.
 
 - the sdist, and from it a wheel for each Python of ``[tool.cibuildwheel]`` that this machine has (on the PATH, or
-  pyenv's), fit for every Linux with a C library as old as its tag says;
+  pyenv's), fit for every Linux with a C library as old as its tag allows;
 - an SBOM (CycloneDX, JSON) of what the extras of the roles install, by `requirements.lock`;
 - SHA256SUMS of these files.
 
@@ -157,7 +157,7 @@ def _try(environment: Mapping[str, str], wheel: Path, version: str, folder: Path
     size = sum(file.stat().st_size for file in folder.glob("lib/*/site-packages/**/*") if file.suffix != ".pyc")
     refused = subprocess.run([command, "--help"], check=False, capture_output=True, text=True)
     if refused.returncode != 1 or "wormhole-pubsub[cli]" not in refused.stderr or "Traceback" in refused.stderr:
-        raise SystemExit(f"dist: without the command line's packages, wormholectl says: {refused.stderr}")
+        raise SystemExit(f"dist: without the command line's packages, wormholectl prints: {refused.stderr}")
     _run(environment, *install, f"{wheel}[publisher,mysql,archive]")
     _run(environment, command, "--help")
     hot = [".".join(source.relative_to(ROOT).with_suffix("").parts) for source in hot_sources()]

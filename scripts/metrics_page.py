@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     wanted = filled(page)
     if arguments == ["--check"]:
         if page != wanted:
-            print("docs/metrics.md is not as wormhole/metrics/catalogue.py says: run python -m scripts.metrics_page")
+            print("docs/metrics.md does not match wormhole/metrics/catalogue.py: run python -m scripts.metrics_page")
         return int(page != wanted)
     PAGE.write_text(wanted)
     return 0

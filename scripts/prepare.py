@@ -5,12 +5,11 @@
 It makes the virtual environment ``.venv``, installs the locked packages the verb needs, puts the compiled forms of the
 hot modules in place (from the user's cache, else compiled; a demo does not wait for a compiler), and installs Debian
 packages that are missing when it may (root, or sudo that asks for no password); otherwise it names them with the
-command to run, and stops. What it fetches, why, and how big it is, is said before it is fetched. For the tests it also
-puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a PostgreSQL
-server; the tests get a second one, of a later version, a Redis and a PgBouncer. For the tests it makes what their
-servers and JVMs start from.
-Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was made from, so that a second run
-does nothing, needs no network and takes a fraction of a second.
+command to run, and stops. What it fetches, why, and how big it is, is printed before it is fetched. For the tests it
+also puts a MySQL server with a system of its own into a folder there (root only), and for them and its demo a
+PostgreSQL server; the tests get a second one, of a later version, a Redis and a PgBouncer. For the tests it makes what
+their servers and JVMs start from. Each finished step leaves a stamp in ``.venv`` that holds a hash of what the step was
+made from, so that a second run does nothing, needs no network and takes a fraction of a second.
 
 Standard library only, and readable by an older Python: it must be able to say that the Python is too old.
 """
@@ -160,7 +159,7 @@ def make_mysql() -> bool:
 
 
 def prepare_mysql() -> None:
-    """Make it where that is possible; a machine where it is not is told so once."""
+    """Make it where that is possible; otherwise a message is printed once."""
     if reason := without_chroot():
         say(f"going on without a private MySQL, the tests on it are skipped: {reason}")
     elif not make_mysql():

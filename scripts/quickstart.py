@@ -68,7 +68,7 @@ _WRITE_EVERY_S: Final = 1.0
 
 
 class QuickstartError(Exception):
-    """A step of the page did not go as the page says."""
+    """A step of the page did not go as the page describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def follow(kind: str, steps: Sequence[Step]) -> dict[str, float]:
 
 
 class Follower:
-    """Does what one fence after the other says. ``terminal`` ends what runs in the second terminal."""
+    """Runs one fence after the other. ``terminal`` ends what runs in the second terminal."""
 
     def __init__(self, reader: Reader, store: Store, terminal: ExitStack) -> None:
         self._reader = reader
@@ -293,7 +293,7 @@ class Follower:
 
     def _first(self, code: str) -> None:
         if "wormholectl down" in code:
-            self._terminal.close()  # the page says so: Ctrl-C
+            self._terminal.close()  # the page stops it so: Ctrl-C
         self._printed = self._reader.shell(code)
         if "wormholectl init" in code:
             own_port(self._reader.folder)

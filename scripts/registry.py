@@ -1,7 +1,7 @@
 """From pip to uv: what pip is configured with on this machine, and how the lock file names one package.
 
-pip is on every machine with Python, so a machine that reaches a registry of its own has told pip. uv reads none of
-pip's settings. Standard library only.
+pip is on every machine with Python, so a machine that reaches a registry of its own has configured pip for it. uv reads
+none of pip's settings. Standard library only.
 """
 
 from __future__ import annotations

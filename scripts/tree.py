@@ -133,7 +133,7 @@ def problems(root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
-    """Print the problems; the exit status says whether there are any."""
+    """Print the problems; the exit status shows whether there are any."""
     found = problems()
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))

@@ -95,7 +95,7 @@ def rewind(
 @app.command(epilog="Example:\n\n  wormholectl markers forget cache/db1 -c shop.toml")
 @with_where
 def forget(flow: FlowName, where: Where, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a flow's record: it begins anew where its application's `start` says."""
+    """Delete a flow's record: it begins anew where its application's `start` puts it."""
     from wormhole.admin import Admin
 
     question = f"Forget how far {flow} is?"

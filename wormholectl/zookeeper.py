@@ -88,7 +88,7 @@ def close(
         settings = settings.model_copy(update={"auth_file": operator})
     if settings.auth_file is None:
         raise UsageError(
-            "nothing says who closes it",
+            "it is not known who closes it",
             hint="--credentials FILE, with the operator's that `wormholectl zookeeper credentials` made",
         )
     seen = access_state(settings)
@@ -110,7 +110,8 @@ def _shared(coordinator: str) -> "CoordinatorConfig":
 
     if not coordinator:
         raise UsageError(
-            "nothing says which ZooKeeper is meant", hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)"
+            "it is not known which ZooKeeper is meant",
+            hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)",
         )
     settings = zookeeper_at(coordinator)
     if settings.same_user:

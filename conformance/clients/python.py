@@ -264,7 +264,7 @@ async def main() -> None:
 
 
 async def _listen(lines: asyncio.StreamReader, case: Case, stopped: asyncio.Event) -> None:
-    """Do what the runner says during a case, also while the subscriber stops."""
+    """Do what the runner requests during a case, also while the subscriber stops."""
     while line := await lines.readline():
         if "resume" in json.loads(line):
             case.resume()

@@ -115,7 +115,7 @@ class MySqlDatastore(Datastore):
 
     def split_database(self, url: str) -> tuple[str, str]:
         """Applications have ``mysql://user@host/shop``; one log has all databases of a server."""
-        with suppress(ValueError):  # no URL at all: `check_url` says so
+        with suppress(ValueError):  # no URL at all: `check_url` reports it
             parts = urlsplit(url)
             name = parts.path[1:]
             if parts.scheme in SERVER_KINDS and name and "/" not in name and not parts.fragment:

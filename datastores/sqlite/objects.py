@@ -47,7 +47,7 @@ def run(address: Address, statements: Sequence[str]) -> None:
                 with understood(address.path):
                     raise
             raise UsageError(
-                f"nothing was changed, for a statement failed: {error}",
+                f"nothing was changed, because a statement failed: {error}",
                 hint="the tables may have changed meanwhile: run the command again",
             ) from error
 

@@ -7,5 +7,5 @@
 operator starts it -> ``receiver`` (the processes of the applications); both ends write a ``journal``, and ``checker``
 (pure) compares the two. ``datastore`` is what a kind of store has to offer; ``rocksdb_store`` and ``mysql_store`` (with
 ``mariadb``, a private server) offer it. ``director`` carries the story out with ``processes`` and what ``journals`` and
-``watch`` see of it, ``story`` prints it. docs/demo.md says what the figures mean.
+``watch`` see of it, ``story`` prints it. docs/demo.md explains what the figures mean.
 """

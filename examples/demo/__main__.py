@@ -29,7 +29,7 @@ examples:
   make demo ARGS=--keep                         keep journals, logs and the store, and say where
   python -m examples.demo --check FOLDER        check once more what was kept
 
-docs/demo.md says how it counts; every word is in docs/glossary.md.
+docs/demo.md explains how it counts; every word is in docs/glossary.md.
 """
 _LEAST_SECONDS = 5.0
 

@@ -121,7 +121,7 @@ class DatabaseServer(PrivateServer):
 
     @property
     def version(self) -> str:
-        """As the program tells it, with its own name. It need not run."""
+        """The version as the program prints it. The server need not run."""
         return subprocess.run(
             [*self.server_command(), "--version"], check=True, stdout=subprocess.PIPE, text=True
         ).stdout.strip()
@@ -222,15 +222,17 @@ class DatabaseServer(PrivateServer):
 
 
 def as_root() -> list[str]:
-    """The servers refuse to run as root unless told to; a change of user would end the guard's hold on them."""
+    """The servers refuse to run as root unless they are allowed to; a change of user would end the guard's hold on
+    them.
+    """
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
 def run(what: str, command: Sequence[str]) -> None:
-    """Run a command to its end. Raises :class:`~wormhole.model.errors.SourceUnavailable` with what it said."""
+    """Run a command to its end. Raises :class:`~wormhole.model.errors.SourceUnavailable` with its output."""
     ended = subprocess.run(
         command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     if ended.returncode:
         said = ended.stdout.decode(errors="replace")[-LOG_TAIL:].strip()
-        raise SourceUnavailable(f"{what} failed (exit {ended.returncode}): {said or '(it said nothing)'}")
+        raise SourceUnavailable(f"{what} failed (exit {ended.returncode}): {said or '(it printed nothing)'}")

@@ -34,7 +34,7 @@ __all__ = ["SLOW", "Facts", "play"]
 SLOW: Final = "index"
 _RATE: Final = 500  # transactions a second, two updates each on average
 _SLOW_MS: Final = 40.0  # for each update of a shard: a fifth of the rate at which they come
-_PROGRESS_S: Final = 3.0  # at least; a longer run tells its progress as often as a short one
+_PROGRESS_S: Final = 3.0  # at least; a longer run prints its progress as often as a short one
 _START_S: Final = 80.0  # a few seconds for eight processes; on a machine with much else to do many more
 _EVENT_S: Final = 60.0
 _STOP_S: Final = 10.0
@@ -320,7 +320,7 @@ class _Director:
         await self._start(name, "examples.demo.receiver", application, name, config, journal, slow)
 
     async def _mind(self, process: Process) -> None:
-        """A process that ends without being told to ends the demo."""
+        """A process that ends without a request ends the demo."""
         await process.ended.wait()
         told = process.pid in self._may_end or (process.name == "writer" and self._scene.finished is not None)
         if not told:

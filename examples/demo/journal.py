@@ -1,8 +1,8 @@
 """What was committed and what was received, as lines of text: written by the processes, read by the demo.
 
-A line is complete or it does not count: a process that is killed amid a write leaves a torn last line, and what it said
-was not acknowledged either. One ``write`` per batch puts the lines into the system's hands, where ``kill -9`` cannot
-reach them. Times are nanoseconds of the monotonic clock, which all processes of one machine share.
+A line is complete or it does not count: a process that is killed amid a write leaves a torn last line, and what it
+reported was not acknowledged either. One ``write`` per batch puts the lines into the system's hands, where ``kill -9``
+cannot reach them. Times are nanoseconds of the monotonic clock, which all processes of one machine share.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def _programs(version: int | None) -> Path:
         return unpacked.parent
     raise ConfigError(
         f"there is no PostgreSQL{f' {version}' if version else ''} here",
-        hint="run: make build; it says what it fetches",
+        hint="run: make build; it prints what it fetches",
     )
 
 

@@ -20,7 +20,7 @@ __all__ = ["DemoError", "Events", "Process"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Events = Callable[[str, Mapping[str, Any]], None]
-"""Told the process's name and what it said."""
+"""Called with the process's name and the event that it printed."""
 
 _LINE_LIMIT = 1 << 20
 _END_TIMEOUT_S = 5.0
@@ -85,7 +85,7 @@ class Process:
 
     def last_words(self) -> str:
         """The end of what it printed, for an error message."""
-        return " | ".join(self._last) or "(it said nothing)"
+        return " | ".join(self._last) or "(it printed nothing)"
 
     async def end(self) -> None:
         """Ask it to end, then make sure; idempotent."""

@@ -1,4 +1,4 @@
-"""One subscriber process of the demo: writes down what it receives, before it calls it processed.
+"""One subscriber process of the demo. It writes each update to its journal before the update counts as processed.
 
     python -m examples.demo.receiver APPLICATION ID CONFIG.toml JOURNAL SLOW_MS
 
@@ -26,7 +26,7 @@ _SLOW_CREDIT = "64KiB"
 
 
 class Receiver(Subscriber):
-    """Journals each batch with one write, then is slow if it is told to be."""
+    """Journals each batch with one write, then waits if ``slow_s`` is not 0."""
 
     def __init__(self, journal: Journal, slow_s: float) -> None:
         self._journal = journal
@@ -62,7 +62,7 @@ def _receipt(update: Update, now: int) -> Receipt:
     key = update.key[0]
     assert isinstance(key, bytes)
     serial = 0 if value is None else serial_of(value)
-    table = update.table.rpartition(".")[2]  # a server's tables are told with their database
+    table = update.table.rpartition(".")[2]  # a server's tables are named with their database
     return Receipt(update.shard, update.epoch, update.id, table, key.decode(), serial, digest(value), now)
 
 

@@ -83,7 +83,7 @@ class Scene:
             case "closed":
                 self.closed = True
             case "loss":
-                self._loss = self._loss or f"{process} was told of a data loss: {event['message']}"
+                self._loss = self._loss or f"{process} received a data loss: {event['message']}"
             case "notice":
                 self._notice(process, event)
             case _:

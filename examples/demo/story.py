@@ -23,7 +23,7 @@ MOST_LINES = 60
 _FOR_THE_END = 18
 """Lines kept free for the table and what follows it."""
 _FOR_EVENTS = 12
-"""Lines kept free for what happens, when only progress is to be told."""
+"""Lines kept free for what happens, when only progress is printed."""
 
 
 class Story:

@@ -52,13 +52,13 @@ async def _no_groups() -> tuple[LogGroup, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The candidate that a process is for a log. ``rank``: 0 is the preferred candidate. ``host``: as the configuration
-    names it.
+    """A process as a candidate for a log. ``rank``: 0 is the preferred candidate. ``host``: the name of its host in the
+    configuration.
 
     ``patience_s``: how long it leaves the log to a copy that has more of the delivered updates. ``look``: queries its
     datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of another
-    configuration may serve the same flows. None of these groups may have an owner. ``former`` raises what coordination
-    raises.
+    configuration may serve the same flows. None of these groups may have an owner. ``former`` raises the errors of
+    coordination.
     """
 
     group: LogGroup
@@ -85,7 +85,7 @@ class Candidacy:
 
     @property
     def name(self) -> str:
-        """What this candidate is called in moves and lists."""
+        """The candidate's name in moves and lists."""
         return f"{self.candidate.copy}@{self.candidate.host}"
 
     async def win(self, info: PublisherInfo) -> LogClaim:

@@ -2,8 +2,8 @@
 
 Nothing is done per update: a batch body has the counts of its updates, shared by every flow that sends it. If the
 process dies, updates that were acknowledged after the last stored datamarker are not counted. They are sent again and
-counted then. That their callbacks ran before is known because subscribers report all updates that they processed, not
-only new ones, with the epochs.
+counted then. Their callbacks ran before. This is known because subscribers report every update that they processed,
+with its epoch, and not only new ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DeliveryCounter:
         """By application: how often the sent and the processed updates differed."""
         self._store = store
         self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # with their epoch
-        # The last epoch and its filter. Its pages may not be stored yet when the counts are read again.
+        # The last epoch and its filter. The epoch's pages may not be stored yet when the counts are read again.
         self._ended: dict[FlowKey, tuple[str, EndedEpoch]] = {}
         self._moved_past: set[FlowKey] = set()
 
@@ -96,7 +96,7 @@ class DeliveryCounter:
 
     async def open_replay(self, flow: PublisherFlow) -> LogPosition | None:
         """A task of a replay pushes the flow in a new epoch. Returns the place up to which deliveries are counted
-        already. It reads the store, because moving a marker may have removed counts of acknowledged updates.
+        already. This method reads the store, because moving a marker may have removed counts of acknowledged updates.
         """
         self.forget(flow)
         await self.load((flow,))
@@ -211,7 +211,7 @@ class DeliveryCounter:
     def _report_mismatch(self, flow: PublisherFlow, mismatch: Mismatch) -> None:
         self.mismatches[flow.application] = self.mismatches.get(flow.application, 0) + 1
         _log.error(
-            "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` says which; a replay from the first of "
+            "%s lost updates at %s: %s. Next: `wormholectl audit --app %s` shows which; a replay from the first of "
             "these places delivers them again",
             flow.name,
             flow.holding.subscriber,

@@ -22,7 +22,7 @@ class LostRows:
     async def known(self, shard: str, ranges: Sequence[tuple[LogPosition, LogPosition]]) -> LostKeys | str:
         """The rows of ``shard`` that changed in these ranges of the log, or why they are not known."""
         if self._relay is None:
-            return "no relay holds the log, and nothing else says which rows changed"
+            return "no relay holds the log, and nothing else shows which rows changed"
         parts = []
         for begin, end in ranges:
             try:

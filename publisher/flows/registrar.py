@@ -86,7 +86,7 @@ class Registrar:
             place = await located(self._source, by_start(self._source, start, self._clock.wall()))
             first = await asyncio.to_thread(self._store.register, start_key(application, self._log), place, start)
             _log.warning(
-                "application %s begins at %s, as start = %r says: no datamarker of it is stored here. "
+                "application %s begins at %s, as start = %r requires: no datamarker of it is stored here. "
                 "Next: nothing for a new application; one that was served before goes on with `wormholectl markers "
                 "set %s/SHARD PLACE`",
                 application,

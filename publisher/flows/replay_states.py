@@ -54,7 +54,7 @@ class ReplayRun:
 
     ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: the hash of the filter
     that the task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran
-    out. ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver said
+    out. ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver reported
     last; ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
     parked in this epoch, whose pieces may be incomplete. ``subscriber``: to which the task pushes; ``max_frame``: bytes
     of the largest message to it, ``parked_by``: its identity. ``allowance``: the work that its tasks may cause.

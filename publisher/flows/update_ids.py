@@ -23,7 +23,7 @@ def check_update_id(text: str) -> None:
     if len(text) > _LONGEST or not _ID.fullmatch(text):
         raise UsageError(
             f"{text[:_LONGEST]!r} is no id of an update",
-            hint="an id is SOURCE:NUMBER:INDEX, as in the subscriber's log and in what `flows` says of a halted flow",
+            hint="an id is SOURCE:NUMBER:INDEX, as in the subscriber's log and in what `flows` shows of a halted flow",
         )
 
 

@@ -150,7 +150,7 @@ def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
             "updates have them. Next: let it list the keys of its shard only, as they were received"
         )
     if keys.changed:
-        said.append(f"{keys.changed} keys changed while they were looked at. Next: verify the table again")
+        said.append(f"{keys.changed} keys changed while they were compared. Next: verify the table again")
     return TableVerification(table, not_compared=keys.foreign + keys.changed, trouble="; ".join(said)) if said else None
 
 

@@ -121,7 +121,7 @@ class BackfillChanges:
     def _resume(self, flow: PublisherFlow) -> PlannedChange:
         present = self._backfills.unfinished(flow)
         if not present.paused:
-            raise not_now(flow, "its backfill is not paused", "`wormholectl backfill show` says why it waits")
+            raise not_now(flow, "its backfill is not paused", "`wormholectl backfill show` shows why it waits")
         after = self._status(flow)
         message = after.backfill
         message.state, message.paused = "waiting", ""

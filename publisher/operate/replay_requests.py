@@ -115,7 +115,7 @@ class ReplayRequests:
             grpc.StatusCode.UNAVAILABLE,
             f"application {key[0]} is not served yet, a retry follows",
             flow=flow_name(*key),
-            hint="the publisher's log says why",
+            hint="the publisher's log shows why",
             code="application-unserved",
         )
 

@@ -1,8 +1,8 @@
-"""The subscribers that dial this publisher, and the lines that they bring.
+"""The subscribers that dial this publisher, and their lines.
 
-A subscriber is known by application and id, and its process by ``instance``. The same process replaces its connection.
-Another process of the same id is refused until the former one is gone: it said goodbye, or it is away for so long that
-no handler of it can run any more.
+A subscriber is identified by application and id, and its process by ``instance``. A new connection of the same process
+replaces its former one. Another process of the same id is refused until the former process is gone: it sent Goodbye, or
+it has been away for so long that no handler of it can run any more.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log a
 
 
 class AttachedLine:
-    """A :class:`~wormhole.push.line.Line` that the subscriber dialled; also its stream.
+    """A :class:`~wormhole.push.line.Line` that the subscriber dialled. It is also the line's stream.
 
-    ``peer``: where it comes from. ``until_refused`` returns the reason once the subscriber is not admitted any more.
-    ``welcomed``: its welcome arrived.
+    ``peer``: the subscriber's address. ``until_refused`` returns the reason once the subscriber is not admitted any
+    more. ``welcomed``: the subscriber's welcome arrived.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class AttachedLine:
         return self
 
     async def check_peer(self) -> None:
-        """It was checked before it was attached."""
+        """Do nothing: the peer was checked before it was attached."""
         self.welcomed = True
 
     async def until_refused(self) -> None:
@@ -93,7 +93,7 @@ class AttachedLine:
 @dataclass(slots=True)
 class _Attached:
     """One subscriber. ``line``: its connection, ``None`` while it has none; ``fresh``: set while no stream has taken
-    that connection. ``lost_at``: when it lost the last one. ``left``: it said goodbye. ``spare``: the stream that it
+    that connection. ``lost_at``: when it lost the last one. ``left``: it sent Goodbye. ``spare``: the stream that it
     offers for the task of a mass replay; ``offered``: set while there is one."""
 
     info: SubscriberInfo
@@ -106,7 +106,7 @@ class _Attached:
     offered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, line: AttachedLine | None) -> AttachedLine | None:
-        """Another spare stream, or none. Returns the former one."""
+        """Set another spare stream, or none. Returns the former one."""
         former, self.spare = self.spare, line
         (self.offered.clear if line is None else self.offered.set)()
         return former
@@ -127,7 +127,7 @@ class AttachedSubscribers:
         self._gone_after = gone_after
         self._clock = clock
         self._known: dict[tuple[str, str], _Attached] = {}
-        self._processes = 0  # its number takes the place of its start, which only the process itself knows
+        self._processes = 0  # a process's number takes the place of its start time, which is not known here
 
     def of(self, application: str) -> tuple[SubscriberInfo, ...]:
         """The subscribers of the application that are connected, by id."""
@@ -169,7 +169,7 @@ class AttachedSubscribers:
         if known is None or known.instance != who.instance or known.line is None:
             raise Retryable(
                 f"{who.application}/{who.subscriber} offers a stream for a replay, and is not attached",
-                hint="nothing: it attaches first",
+                hint="nothing to do: it attaches first",
                 code="in-progress",
             )
         if (former := known.offer(line)) is not None:
@@ -202,7 +202,7 @@ class AttachedSubscribers:
         return known
 
     def _known_anew(self, key: tuple[str, str], who: Attaching) -> _Attached:
-        """A process that was not attached before. What is gone is forgotten."""
+        """Add a process that was not attached before, and remove processes that are gone."""
         self._known = {name: one for name, one in self._known.items() if not self._is_gone(one)}
         if key in self._known:
             raise self._not_gone(self._known[key])
@@ -245,7 +245,7 @@ class AttachedSubscribers:
                 return known.line
 
     def left(self, info: SubscriberInfo) -> None:
-        """The subscriber said goodbye."""
+        """The subscriber sent Goodbye."""
         known = self._known.get((info.application, info.id))
         if known is not None and known.info == info:
             known.left = True

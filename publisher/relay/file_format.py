@@ -228,7 +228,7 @@ def record_of(block: Block, data: bytes) -> Record:
     if block.flags & _PACKED:
         try:
             if zstandard.frame_content_size(data) != block.size:
-                raise DecodeError("the record there does not have the size that it says", code="relay-damaged")
+                raise DecodeError("the record there does not have the size that it records", code="relay-damaged")
             data = zstandard.ZstdDecompressor().decompress(data)
         except zstandard.ZstdError as error:
             raise DecodeError(f"the record there cannot be decompressed: {error}", code="relay-damaged") from error

@@ -28,7 +28,7 @@ __all__ = ["CopiedState", "GroupState", "InheritedState", "ZooKeeperSourceState"
 _log = logging.getLogger(__name__)
 
 _TURN: Final = "turn"
-"""The document that says when its group served the log."""
+"""The document that records when its group served the log."""
 _READ: Final = "read"
 """The documents of the sources. Within one group, an incarnation's number has the same meaning in all documents."""
 

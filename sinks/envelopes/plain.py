@@ -29,7 +29,7 @@ _NO_FORM: Final = frozenset({Op.MERGE, Op.DELETE_RANGE})
 
 
 def check(update: Update, envelope: str) -> None:
-    """Raises :class:`~sinks.records.record.NoForm` for an update that says more than a row can."""
+    """Raises :class:`~sinks.records.record.NoForm` for an update that contains more than a row can."""
     if update.op in _NO_FORM:
         raise NoForm(update, f'the envelope "{envelope}" has no form for the operation {update.op.value}')
 

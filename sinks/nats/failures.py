@@ -40,7 +40,7 @@ def creation(stream: str, settings: NatsSettings) -> str:
 def target_error(
     stream: str, settings: NatsSettings, error: BaseException, denied: Collection[str] = ()
 ) -> TargetUnavailable | TargetRefused:
-    """The error of the port. ``denied``: what the server said about missing rights since the connection began."""
+    """The error of the port. ``denied``: what the server reported about missing rights since the connection began."""
     where = f"stream {stream} at {settings.url}"
     if isinstance(error, APIError):
         return _refused_by_server(where, stream, settings, error)

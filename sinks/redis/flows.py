@@ -235,6 +235,6 @@ class FlowRecords:
         except (ValueError, ProtocolError):
             raise TargetRefused(
                 f"the record {key} in {self._store.where} was changed by hand: it cannot be read",
-                hint=f"remove it (DEL {key}); `wormholectl explain target-empty` says how the flow goes on",
+                hint=f"remove it (DEL {key}); `wormholectl explain target-empty` shows how the flow goes on",
             ) from None
         return _Flow(MarkerRow(epoch, version, move, marker), era, incarnation)

@@ -307,7 +307,7 @@ class MirrorHandler(TransactionalHandler[Any]):
 
     @contextmanager
     def _translated(self, table: str) -> Iterator[None]:
-        """Errors of the driver as errors of the port, without what it says of values."""
+        """Errors of the driver as errors of the port, without the values that it contains."""
         try:
             yield
         except WormholeError:

@@ -34,7 +34,7 @@ _HINTS: Final[Mapping[int, str]] = {
     410: "the receiver wants no more requests: remove the sink, or give it another url",
 }
 _REDIRECT: Final = "redirects are not followed: write the final address into url"
-_USUAL_HINT: Final = "the receiver's log says why; resume the flow when it accepts requests"
+_USUAL_HINT: Final = "the receiver's log shows why; resume the flow when it accepts requests"
 _MOST_BYTES: Final = 64 << 10  # read from a body; a connection with a larger one is not used again
 _LONGEST_PAUSE: Final = 300.0
 _WAIT_S: Final = 1.0  # the most of a pause in one call

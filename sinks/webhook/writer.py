@@ -51,7 +51,7 @@ class WebhookWriter(RecordWriter):
             return
         if len(records) == 1:
             raise RecordRefused(
-                records[0], f"{self._receiver.name} answers {status}", hint="the receiver's log says what it refuses"
+                records[0], f"{self._receiver.name} answers {status}", hint="the receiver's log shows what it refuses"
             )
         self._searched, self.most = shard, len(records) // 2
         if status == 413:

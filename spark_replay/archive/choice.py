@@ -61,7 +61,7 @@ def check_archive(dataset: DatasetConfig, archives: Sequence[str]) -> None:
     to = dataset.archive.to
     if to.rstrip("/") not in {_place(one) for one in archives}:
         raise UsageError(
-            f"the archive of dataset {dataset.name} is {to}: only ZooKeeper says that, and others may write there",
+            f"the archive of dataset {dataset.name} is {to}: only ZooKeeper records that, and others may write there",
             hint=f"if it is right, add --archive {shlex.quote(to)} (WORMHOLE_ARCHIVE), or give -c FILE, a "
             "configuration "
             f"with [datasets.{dataset.name}.archive]",
@@ -75,7 +75,7 @@ def check_formats(dataset: str, specs: Iterable[FormatSpec | None]) -> None:
         if spec is not None and spec.descriptor_set is not None:
             raise UsageError(
                 f"the values of dataset {dataset} are described by the descriptor set {spec.descriptor_set}: "
-                "only ZooKeeper says that, and others may write there",
+                "only ZooKeeper records that, and others may write there",
                 hint=f"give -c FILE, a configuration with [datasets.{dataset}] and its value_format",
                 code="untrusted-setting",
             )

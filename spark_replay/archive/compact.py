@@ -208,16 +208,16 @@ def _batches(
 
 
 def _check(group: Group, entry: FileEntry) -> None:
-    """Check that the content that was read is what the manifest says of the files, before it replaces them."""
+    """Check that the content that was read is what the manifest records of the files, before it replaces them."""
     wrong = [name for name, said, found in _compared(group.files, entry) if said != found]
     if wrong:
         raise ArchiveError(
             (
-                f"{', '.join(one.name for one in group.files)} do not hold what the manifest says: {', '.join(wrong)} "
-                "differ"
+                f"{', '.join(one.name for one in group.files)} do not hold what the manifest records: "
+                f"{', '.join(wrong)} differ"
             ),
             shard=group.shard,
-            hint="nothing was changed; `wormholectl archive verify --deep` says which file is damaged",
+            hint="nothing was changed; `wormholectl archive verify --deep` shows which file is damaged",
         )
 
 

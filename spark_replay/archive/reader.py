@@ -83,12 +83,12 @@ def open_file(store: ArchiveStore, shard: str, entry: FileEntry) -> DataFile:
         return file
     file.close()
     raise ArchiveError(
-        f"{where} is another file than the manifest says: dataset {footer.dataset}, shard {footer.shard}, "
+        f"{where} is another file than the manifest records: dataset {footer.dataset}, shard {footer.shard}, "
         f"{footer.begin.order} to "
         f"{footer.end.order} with {file.rows} rows, instead of {entry.begin.order} to {entry.end.order} with "
         f"{entry.rows}",
         shard=shard,
-        hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
+        hint="`wormholectl archive verify` shows what else is wrong; restore the file from a backup",
     )
 
 
@@ -130,7 +130,7 @@ class DataFile(AbstractContextManager["DataFile"]):
         """A source of which every byte is compared with a checksum before it is used. Raises ``ValueError``."""
         if (size := self._source.size()) != entry.bytes:
             raise ValueError(
-                f"it has {size:,} bytes, the manifest says {entry.bytes:,}: it is damaged, or another file"
+                f"it has {size:,} bytes, the manifest records {entry.bytes:,}: it is damaged, or another file"
             )
         self._checked = CheckedSource(self._source, size, entry.blocks)
         return pa.PythonFile(self._checked, mode="r")
@@ -212,7 +212,7 @@ class DataFile(AbstractContextManager["DataFile"]):
     def _damaged(self, error: Exception) -> ArchiveError:
         return ArchiveError(
             f"{self._where} cannot be read as a file of the archive: {error}",
-            hint="`wormholectl archive verify` says what else is wrong; restore the file from a backup",
+            hint="`wormholectl archive verify` shows what else is wrong; restore the file from a backup",
         )
 
 

@@ -67,7 +67,7 @@ class S3Storage(Storage):
             raise ArchiveUnavailable(f"cannot write {where}: {code} ({status})", hint="try again later") from error
         except failures.NoCredentialsError as error:
             raise ArchiveError(
-                f"cannot write {where}: nothing says who asks",
+                f"cannot write {where}: no credentials were found",
                 hint="give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ~/.aws/credentials or an instance role",
                 code="archive-refused",
             ) from error

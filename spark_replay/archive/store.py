@@ -214,7 +214,7 @@ class ArchiveStore:
         if found == (self.dataset, self.copy, shard, version):
             return manifest
         raise ArchiveError(
-            f"{self._manifest_path(shard, version)} is of another place: it says dataset {manifest.dataset}, "
+            f"{self._manifest_path(shard, version)} is of another place: it names dataset {manifest.dataset}, "
             f"copy {manifest.copy}, shard {manifest.shard}, version {manifest.version}",
             hint="it was copied here: remove it, or restore the folder from a backup",
             code="archive-misplaced",
@@ -452,7 +452,7 @@ def open_store(
     if create and storage.create_if_absent(ABOUT, data):
         raise ArchiveError(
             (
-                f"{to}: the storage says that it created a file which was there: two archivers could overwrite each "
+                f"{to}: the storage reports that it created a file which was there: two archivers could overwrite each "
                 "other's work"
             ),
             hint="use a storage with conditional writes: Amazon S3, MinIO, Ceph (Squid or later), a local disk, HDFS",

@@ -97,7 +97,7 @@ def _verify_shard(
         if entry.name not in lying:
             problems = [f"is not there: {store.storage.path(data_folder(shard))} lacks it"]
         elif lying[entry.name] != entry.bytes:
-            problems = [f"has {lying[entry.name]:,} bytes, the manifest says {entry.bytes:,}"]
+            problems = [f"has {lying[entry.name]:,} bytes, the manifest records {entry.bytes:,}"]
         elif quick:
             problems = []
             report.rows += entry.rows
@@ -126,12 +126,12 @@ def _against_footer(manifest: Manifest, entry: FileEntry, file: DataFile) -> lis
         return [f"is of dataset {footer.dataset}, shard {footer.shard}"]
     problems = []
     if footer.begin.order != entry.begin.order:
-        problems.append(f"begins at {footer.begin.order}, the manifest says {entry.begin.order}")
+        problems.append(f"begins at {footer.begin.order}, the manifest records {entry.begin.order}")
     # When a log continues without updates for the shard, only the manifest is extended.
     if footer.end.order > entry.end.order:
-        problems.append(f"ends at {footer.end.order}, the manifest says {entry.end.order}")
+        problems.append(f"ends at {footer.end.order}, the manifest records {entry.end.order}")
     if file.rows != entry.rows:
-        problems.append(f"has {file.rows:,} rows, the manifest says {entry.rows:,}")
+        problems.append(f"has {file.rows:,} rows, the manifest records {entry.rows:,}")
     if sum(entry.ops.values()) != entry.rows or sum(entry.tables.values()) != entry.rows:
         problems.append(f"the manifest's counts by operation and by table do not make {entry.rows:,} rows")
     orders = [marker.order for marker in footer.markers]
@@ -210,7 +210,7 @@ class _Rows:
             "last commit time": (max(times, default=0), entry.last_us),
             "checksum": (tally.hash, entry.hash),
         }
-        problems = [f"{name}: {got}, the manifest says {said}" for name, (got, said) in found.items() if got != said]
+        problems = [f"{name}: {got}, the manifest records {said}" for name, (got, said) in found.items() if got != said]
         if unknown := sorted(schemas - file.footer.schemas.keys()):
             problems.append(f"its footer lacks schema {unknown[0]:016x}, which rows refer to")
         return problems

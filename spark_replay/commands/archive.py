@@ -89,7 +89,7 @@ def verify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify that an archive is whole: no hole, no overlap, every file there and as its manifest says.
+    """Verify that an archive is whole: no hole, no overlap, every file there and as its manifest records.
 
     Exit code 1 when it is not.
     """
@@ -148,8 +148,8 @@ def expire(
     assert settings is not None  # else there would be no store
     if chosen.stored and settings.keep is not None:
         raise UsageError(
-            f"updates of dataset {chosen.name} are to be kept {span(settings.keep)}: only ZooKeeper says how long, and "
-            "others may write there",
+            f"updates of dataset {chosen.name} are to be kept {span(settings.keep)}: only ZooKeeper records how long, "
+            "and others may write there",
             hint=f"give -c FILE, a configuration with keep under [datasets.{chosen.name}.archive]: deleted updates "
             "cannot be restored",
             code="untrusted-setting",

@@ -67,7 +67,7 @@ def table_logs(chosen: ArchivedLog, copy: str, *, local: bool) -> Sequence[Table
     config, dataset = chosen.config, chosen.name
     if chosen.stored:
         raise UsageError(
-            f"which databases dataset {dataset} has, and how they are reached, only ZooKeeper says, and others may "
+            f"which databases dataset {dataset} has, and how they are reached, only ZooKeeper records, and others may "
             "write there",
             hint="give -c FILE, the configuration of the publisher's host",
             code="untrusted-setting",

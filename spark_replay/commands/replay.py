@@ -83,7 +83,7 @@ def replay(
     """Push updates of the archive to an application again, then hand over to the live log."""
     if snapshot and (start or since or cancel):
         raise UsageError(
-            "--snapshot says where a replay begins",
+            "--snapshot decides where a replay begins",
             hint="leave out --from, --since and --cancel: the archive goes on at its place",
         )
     _check(application, resume, cancel, anew=bool(shards or start or since or until or chosen or dry_run))

@@ -152,7 +152,7 @@ class OpenDeltaTable:
                     code="export-conflict",
                 )
         raise ReplayError(
-            f"{self.name} is not of this export: none of its versions says up to which place of the log it is",
+            f"{self.name} is not of this export: none of its versions records up to which place of the log it is",
             hint=f"name another place with --to; if it was exported here once, its log does not reach back to the last "
             f"commit of ours: {ANEW}",
             code="export-conflict",

@@ -234,7 +234,7 @@ class OpenIcebergTable:
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else table.snapshot_by_id(parent)
         raise ReplayError(
-            f"{self.name} is not of this export: none of its snapshots says up to which place of the log it is",
+            f"{self.name} is not of this export: none of its snapshots records up to which place of the log it is",
             hint=f"name another catalogue; if it was exported here once, our last snapshot is expired: {ANEW}",
             code="export-conflict",
         )
@@ -280,7 +280,7 @@ class OpenIcebergTable:
         except Exception as error:
             raise ReplayError(
                 f"cannot {doing} {self.name}: {type(error).__name__}: {error}",
-                hint="see what the catalogue says of it",
+                hint="see what the catalogue contains about it",
             ) from error
 
 

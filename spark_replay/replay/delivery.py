@@ -97,7 +97,7 @@ class ForwardedLine(DialledLine):
     """A line through the publisher that the subscriber dials."""
 
     async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken | ProtocolError:
-        """See :class:`~wormhole.push.line.Line`. The publisher says why it ended the stream."""
+        """See :class:`~wormhole.push.line.Line`. The publisher reports why it ended the stream."""
         _, problem = refusal_of(error)
         if problem.code:
             return StreamBroken(problem.text, hint=problem.hint or None, code=problem.code)

@@ -143,7 +143,7 @@ class ReplayFlow:
 
     def _leave(self, error: ReplayError) -> None:
         """Leave the flow as it is: it was not resumed."""
-        hint = error.hint or "see what `wormholectl flows` says of it"
+        hint = error.hint or "see what `wormholectl flows` shows of it"
         with suppress(WormholeError):
             reply = self._client.begin(admin_pb2.BeginReplay(preview=True))
             self._state = reply.flow.state

@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The options of a replay, as of ``wormholectl replay`` (docs/replay.md).
+    """The options of a replay, the same as those of ``wormholectl replay`` (docs/replay.md).
 
     ``archives``: archives that may be read although only ZooKeeper names them. ``start`` or ``since``, and ``until``:
     the ends of the range, in the command's syntax; empty: from the datamarker to the end of the archive. ``where``: a
@@ -262,7 +262,7 @@ class _Look:
 
 def _check_silent(answers: Sequence[admin_service.Answer]) -> None:
     if silent := [one.problem for one in answers if one.silent]:
-        raise StreamBroken("; ".join(silent), hint="start that publisher: its flows may be meant")
+        raise StreamBroken("; ".join(silent), hint="start that publisher: the replay may include its flows")
 
 
 def _proven(answer: admin_service.Answer, status: admin_pb2.PublisherStatus) -> FoundPublisher:

@@ -65,8 +65,8 @@ def refuse_others(batch: pa.RecordBatch) -> None:
         others = sorted(set(batch.column("op").to_pylist()) - set(known.to_pylist()))
         raise ReplayError(
             (
-                f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest says "
-                "otherwise: the archive is damaged"
+                f"the range holds {', '.join(others)}, which no row per key can stand for, although its manifest "
+                "records otherwise: the archive is damaged"
             ),
             hint="`wormholectl archive verify --deep` names the files; restore their manifest from a backup",
         )

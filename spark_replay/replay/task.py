@@ -312,7 +312,7 @@ class _Attempts:
                     flow=self._task.flow,
                     hint=cause.hint
                     or (
-                        "start a subscriber of the application if none is connected; `wormholectl flows` says what "
+                        "start a subscriber of the application if none is connected; `wormholectl flows` shows what "
                         "else it waits for"
                     ),
                     code="no-subscriber",

@@ -119,7 +119,7 @@ def check_spark() -> None:
     if major < _LEAST_JAVA:
         version = said.splitlines()[0] if said.strip() else "no version"
         raise UsageError(
-            f"Spark needs Java {_LEAST_JAVA} or newer; {java} says {version}",
+            f"Spark needs Java {_LEAST_JAVA} or newer; {java} has {version}",
             hint="install a newer one, or name it with JAVA_HOME; nothing was changed",
             code="spark-unavailable",
         )

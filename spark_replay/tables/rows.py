@@ -196,7 +196,9 @@ def decoding(
 
 def _spec(text: str | None) -> FormatSpec:
     if text is None:
-        raise UsageError("nothing says what the values hold", hint="give value_format, or configure it for the dataset")
+        raise UsageError(
+            "it is not known what the values hold", hint="give value_format, or configure it for the dataset"
+        )
     try:
         return FormatSpec.from_text(text)
     except ValueError as error:

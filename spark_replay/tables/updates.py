@@ -149,7 +149,7 @@ def file_rows(storage: Storage, file: UpdatesFile, **only: str) -> Iterator[pa.R
     with storage.open_input(file.path) as source:
         try:
             if (size := source.size()) != file.bytes:
-                raise ValueError(f"it has {size:,} bytes, snapshot.json says {file.bytes:,}")
+                raise ValueError(f"it has {size:,} bytes, snapshot.json records {file.bytes:,}")
             checked = pa.PythonFile(CheckedSource(source, size, file.blocks), mode="r")
             parquet = pq.ParquetFile(checked, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             for group in range(parquet.num_row_groups):

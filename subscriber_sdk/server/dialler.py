@@ -209,7 +209,7 @@ async def publisher_channel(
     address: str, trust: Trust | None, max_frame: int
 ) -> tuple[grpc.aio.Channel, Certificate | None]:
     """A channel that accepts one certificate only: the one that the publisher shows now, whose names the caller checks
-    before it says who it is.
+    before it names itself.
     """
     arguments: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", 2 * max_frame),

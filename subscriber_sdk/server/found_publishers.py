@@ -41,8 +41,8 @@ class FoundPublishers:
         logs = {shard.partition(".")[0] for _, shard in flows} | {point.log for point in points}
         for name in sorted(logs - {point.log for point in found}):
             self._say(
-                f"the shards of the log {name} are not served here: no publisher of it says where it is dialled. Next: "
-                "start one, with a fixed port in `attach_listen` (`token_listen` with a token and TLS), and with "
+                f"the shards of the log {name} are not served here: no publisher of it announces an address to dial. "
+                "Next: start one, with a fixed port in `attach_listen` (`token_listen` with a token and TLS), and with "
                 "`attach_advertise` if it listens at every address or on loopback"
             )
         if not logs:

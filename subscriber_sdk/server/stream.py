@@ -149,7 +149,7 @@ class PublisherStream:
     ) -> None:
         """Run until either side has ended the stream.
 
-        ``end``: tells a publisher that was dialled that nothing more is written. It then ends the stream, which is
+        ``end``: signals to a publisher that was dialled that nothing more is written. It then ends the stream, which is
         waited for: gRPC cancels a call with the read that is cancelled, and what was written last may be lost.
         """
         reader = asyncio.create_task(self._read(requests), name="wormhole stream reader")

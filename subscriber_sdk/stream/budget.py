@@ -29,7 +29,7 @@ def state_budget(max_state: int) -> Budget:
 
 def large_budget(max_body: int) -> Budget:
     """The budget of batches over their flow's credit: enough for two of the largest."""
-    hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` says how much there is"
+    hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` sets how much"
     return Budget(2 * max_body, "batches over their credit", hint)
 
 

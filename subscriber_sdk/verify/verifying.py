@@ -6,10 +6,10 @@ of a table's scan the application's keys are compared with the existing ones (``
 results.
 
 An application may be ahead of updates that are delivered again. So rows that were compared are not compared again after
-a rollback. Rows that an earlier epoch delivered are compared only for a repair, because there the later changes of a
-row that was set back follow.
+a rollback. Rows that an earlier epoch delivered are compared only for a repair. A repair may set back such a row, but
+the row's later changes are delivered after it.
 
-A failure of the comparison does not affect the flow: the table is not compared any further, which is reported.
+A failure of the comparison does not affect the flow. The table is not compared any further, and that is reported.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class FlowVerifying:
         findings = self._of(table)
         findings.begun = True
         self._keys.learn(table, schema.key)
-        await self._keys.exempt(table, [values_of(row.values) for row in getattr(end, "except")])  # a word of Python's
+        await self._keys.exempt(table, [values_of(row.values) for row in getattr(end, "except")])  # a keyword of Python
         if findings.extra_keys and end.alone:
             await self._remove(findings, [values_of(row.values) for row in end.alone])
 
@@ -179,7 +179,7 @@ class FlowVerifying:
             return False  # reported when it is delivered
 
     def _is_repeated(self, update: Update) -> bool:
-        """Whether an earlier epoch delivered it or later updates."""
+        """Whether an earlier epoch delivered this update or later ones."""
         return update.replayed and self._begins is not None and update.position > self._begins
 
     def _is_left_out(self, update: Update) -> bool:
@@ -315,7 +315,7 @@ class FlowVerifying:
         if self._repairs and extra.count > MOST_EXTRA:
             findings.say(
                 f"the application holds {extra.count} rows of {findings.table} that are not in the source; "
-                f"only the first {MOST_EXTRA} are looked at. Next: begin a backfill of the table, which reports all"
+                f"only the first {MOST_EXTRA} are handled. Next: begin a backfill of the table, which reports all"
             )
         if not self._repairs or not extra.count:
             findings.end_with(extra.count, named)

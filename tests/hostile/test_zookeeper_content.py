@@ -321,7 +321,7 @@ def test_a_record_cannot_have_an_archive_asked_with_the_operators_keys(
     archived(tmp_path, zookeeper, archive={"to": to})
     code, _, err = run("archive", "show", "-c", zookeeper)
     assert bytes(bucket.heard) == b""
-    assert (code, "only ZooKeeper says" in err, f"--archive '{to}'" in err) == (2, True, True), err
+    assert (code, "only ZooKeeper records" in err, f"--archive '{to}'" in err) == (2, True, True), err
 
 
 def test_a_record_cannot_have_a_folder_read_written_or_expired(
@@ -338,7 +338,7 @@ def test_a_record_cannot_have_a_folder_read_written_or_expired(
     for words in EVERYTHING_ARCHIVED:
         code, _, err = run(*words, "-c", zookeeper)
         assert contents(theirs) == before, words
-        assert (code, "only ZooKeeper says" in err) == (2, True), (words, err)
+        assert (code, "only ZooKeeper records" in err) == (2, True), (words, err)
     code, out, err = run("archive", "show", "-c", zookeeper, "--archive", str(theirs))
     assert (code, "db1" in out) == (0, True), err
     monkeypatch.setenv("WORMHOLE_ARCHIVE", f"/srv/other {theirs}")

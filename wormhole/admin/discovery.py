@@ -217,7 +217,9 @@ def with_coordinator(where: Where, use: Callable[[Coordinator], Awaitable[T]]) -
     :class:`~wormhole.model.errors.WormholeError`.
     """
     if not where.coordinator:
-        missing = "nothing says where the publishers are" if not where.publisher else "this command needs a coordinator"
+        missing = (
+            "it is not known where the publishers are" if not where.publisher else "this command needs a coordinator"
+        )
         raise UsageError(
             missing,
             hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)"

@@ -34,7 +34,7 @@ def check_repairable(flow: admin_pb2.FlowStatus) -> None:
     if flow.subscriber:
         return
     if flow.loss_pending:
-        step = f"`wormholectl flows accept-loss {name}`, which says where it begins; then this"
+        step = f"`wormholectl flows accept-loss {name}`, which shows where it begins; then this"
         raise Fatal(f"{name} has no datamarker: {flow.problem.text}", hint=step, code="marker-missing")
     application = name.partition("/")[0]
     raise Fatal(

@@ -21,7 +21,7 @@ def application_filter(
 ) -> Filter:
     """The filter and projection of an application.
 
-    ``key``: needed to hash its updates, and not to examine the filter. Raises
+    ``key``: needed only to hash its updates; to examine the filter no key is needed. Raises
     :class:`~wormhole.model.errors.FilterError`.
     """
     projection = Projection.parse(application.columns, application.mask, key)
@@ -31,7 +31,7 @@ def application_filter(
 def read_mask_key(path: Path | None) -> MaskKey:
     """The key in the file that ``publisher.mask_key_file`` names: its bytes without the line end.
 
-    Raises :class:`~wormhole.model.errors.ConfigError`, which shows nothing of it.
+    Raises :class:`~wormhole.model.errors.ConfigError`, which shows no part of the key.
     """
     make = "`openssl rand -hex 32` writes one; every host that publishes or replays needs the same"
     if path is None:
@@ -57,7 +57,7 @@ def read_mask_key(path: Path | None) -> MaskKey:
 
 
 def mask_key_exposure(path: Path) -> str:
-    """A warning if every user of this host can read the key, with which hashes can be reversed; empty if not."""
+    """A warning if every user of this host can read the key; otherwise empty. With the key hashes can be reversed."""
     try:
         exposed = path.stat().st_mode & _ALL_USERS
     except OSError:  # `read_mask_key` reports it

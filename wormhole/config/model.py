@@ -486,7 +486,7 @@ class DatasetConfig(Settings):
             raise ValueError(f"failover is not for {title}: {found.one_host}")
         if found.on_a_disk:
             raise ValueError(
-                f"failover is not for {title}: what is known of its log is kept beside its files, and says nothing of "
+                f"failover is not for {title}: what is known of its log is kept beside its files, and shows nothing of "
                 "another copy's; where the disk with both moves from host to host, list these as `hosts` of one copy"
             )
         first, *others = failover.copies

@@ -204,7 +204,7 @@ class Projection:
                 refused = setting == "mask" or (entry in self._left_out and entry.exact)
                 if refused and entry.matches.fullmatch(name):
                     return DecodeError(
-                        f"{setting}: {entry.text} names {column}, a column of the key of {table}: the key says which "
+                        f"{setting}: {entry.text} names {column}, a column of the key of {table}: the key shows which "
                         "row changed and keeps the order of its updates, so it is always sent as it is",
                         tables=(table,),
                         hint=f"remove {entry.text} from {setting}, or leave the table out with `tables`",

@@ -169,7 +169,7 @@ LOG_SLOT_CATALOG_AGE = _publisher(
     "slot",
 )
 RELAY_RECORDING = _publisher(
-    "relay_recording", _G, "1 while the log's relay records what is read; 0: `wormholectl relay show` says why not."
+    "relay_recording", _G, "1 while the log's relay records what is read; 0: `wormholectl relay show` gives the reason."
 )
 RELAY_BYTES = _publisher("relay_bytes", _G, "Disk that the relay's records take.")
 RELAY_BUDGET = _publisher("relay_budget_bytes", _G, "Disk that they may take (`relay_budget`).")
@@ -202,7 +202,7 @@ ROWS_DISCARDED = _publisher(
 )
 ROWS_RATE = _publisher("existing_rows_bytes_per_second", _G, "Bytes of rows read, over the last few seconds.")
 ROWS_WAIT = _publisher(
-    "existing_rows_waiting", _G, "1 while a flow needs rows and none are read: `wormholectl backfill` says why."
+    "existing_rows_waiting", _G, "1 while a flow needs rows and none are read: `wormholectl backfill` gives the reason."
 )
 
 # -- caravans

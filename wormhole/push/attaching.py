@@ -1,4 +1,4 @@
-"""What a subscriber that dials says of itself, in the metadata of the call (docs/wire.md, "Attach")."""
+"""What a subscriber that dials sends about itself, in the metadata of the call (docs/wire.md, "Attach")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the task of a mass replay tells a publisher that forwards its stream, in the metadata of the call."""
+"""What the task of a mass replay sends to a publisher that forwards its stream, in the metadata of the call."""
 
 from __future__ import annotations
 

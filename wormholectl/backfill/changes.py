@@ -96,7 +96,7 @@ def _check_readable(planned: Sequence[ReportedBackfill]) -> None:
 def change_each(
     admin: Admin, what: str, settings: Mapping[str, Mapping[str, object]], *, preview: bool
 ) -> list[Change]:
-    """A change of several flows, with the settings of each. An error says how many flows were changed before it."""
+    """A change of several flows, with the settings of each. An error reports how many flows were changed before it."""
     done: list[Change] = []
     for flow, of_flow in settings.items():
         try:

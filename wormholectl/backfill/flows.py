@@ -173,7 +173,7 @@ def _given_up(application: str, stopped: Sequence[str], first: str) -> Fatal:
     more = f" (and {counted(len(stopped) - 1, 'more flow')})" if len(stopped) > 1 else ""
     return Fatal(
         f"nothing is read, and the command does not wait any longer: {stopped[0]}{more}",
-        hint=f"`wormholectl why-lag {first}` says what to do; what was begun goes on when the flow does, and "
+        hint=f"`wormholectl why-lag {first}` shows what to do; what was begun goes on when the flow does, and "
         f"`wormholectl backfill show {application}` has the result",
         code="backfill-waiting",
     )

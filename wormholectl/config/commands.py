@@ -16,7 +16,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Check configuration files, apply them, and see who changed what.")
 
 StoredAt = Annotated[str, coordinator_at("Where the configuration is stored.")]
-AppliedTo = Annotated[str, coordinator_at("Where the configuration is stored, if not where FILE says.")]
+AppliedTo = Annotated[str, coordinator_at("Where the configuration is stored. Default: as FILE names it.")]
 Prune = Annotated[bool, typer.Option("--prune", help="Remove what is stored and FILE lacks; else it stays.")]
 
 
@@ -162,7 +162,7 @@ def config_history(
 def _named(coordinator: str) -> str:
     if not coordinator:
         raise UsageError(
-            "nothing says which configuration is meant",
+            "it is not known which configuration is meant",
             hint="give -c FILE.toml or -c ZK:2181/ROOT (WORMHOLE_COORDINATOR)",
         )
     return coordinator

@@ -45,7 +45,7 @@ def differences_from_running(file: Path) -> tuple[tuple[SettingDifference, ...],
     if not before:
         raise Retryable(
             f"no publisher of {file} runs on this host, so there is nothing to compare it with",
-            hint="start it (`wormholectl up`, `monitor run` or `publisher run`): it then runs what the file says",
+            hint="start it (`wormholectl up`, `monitor run` or `publisher run`): it then runs what the file contains",
             code="no-publisher",
         )
     both = [(before[log], after[log]) for log in sorted(before.keys() & after.keys())]
@@ -112,7 +112,7 @@ def _running(state_dir: Path) -> dict[str, Config]:
             raise Retryable(
                 f"the publisher of {log} does not say what it runs: it is of release {ready.version}, or of another "
                 "coordinator",
-                hint="restart it with this release: it then runs what the file says",
+                hint="restart it with this release: it then runs what the file contains",
             )
         found[log] = _narrow(config, log)
     return found

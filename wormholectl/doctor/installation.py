@@ -49,7 +49,7 @@ class DiskRoom:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` says
+    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` has
     why."""
 
     name: str
@@ -295,7 +295,7 @@ def _standbys(report: Report, seen: Survey, one: Contended) -> None:
     missing = [name for name in one.expected if name not in there and name.partition("@")[2] not in drained]
     if missing and len(one.expected) > 1:
         what = f"{few(missing)} should stand by for {one.group} and {'is' if len(missing) == 1 else 'are'} not there"
-        step = "`wormholectl hosts` shows whether a monitor runs there; its page says why the publisher does not"
+        step = "`wormholectl hosts` shows whether a monitor runs there; its page shows why the publisher does not"
         report.add("standbys", Severity.WARN, what, _FEWER.format(owner), step)
         good = False
     if good and one.owners.candidates:

@@ -14,7 +14,7 @@ _GONE: Final = "[redacted]"
 _SHORTEST: Final = 4
 """Shorter values stand in ordinary words as well; where they are named as a secret they are found by that."""
 
-# A word that says secret, and what may follow it in a name; but for names of files that hold one (password_file).
+# A word that means a secret, and what may follow it in a name; but for names of files that hold one (password_file).
 _NAME: Final = (
     r"(?:(?:pass(?:[ _-]?(?:words?|wd|phrase|code|key))?|pwd|secrets?|tokens?|tickets?|credentials?|auth|"
     r"authorization|cookies?|"

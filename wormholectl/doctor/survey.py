@@ -1,6 +1,6 @@
 """Looks at an installation: coordinator, hosts, publishers, clocks and disks.
 
-What it means, :mod:`wormholectl.doctor.installation` says.
+:mod:`wormholectl.doctor.installation` explains what it means.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMEOUT_S: Final = 3.0
 def look(where: Where) -> Survey:
     """Survey everything that can be reached from here.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when nothing says where to look.
+    Raises :class:`~wormhole.model.errors.UsageError` when it is not known where to look.
     """
     config = None if where.publisher else configured(where)
     subject = where.publisher or where.coordinator

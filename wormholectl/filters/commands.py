@@ -57,7 +57,9 @@ def filters_explain(
     if config is None:
         chosen = filter_effect.from_options(what, tables or (), source, formats or (), password_file)
     elif tables or source or formats or password_file:
-        raise UsageError("with --config the file says what --table, --source, --value-format and --password-file would")
+        raise UsageError(
+            "with --config the file decides what --table, --source, --value-format and --password-file would"
+        )
     else:
         chosen = filter_effect.from_config(config, what, log)
     found = None
@@ -69,7 +71,7 @@ def filters_explain(
         except FilterError:
             raise
         except WormholeError:
-            pass  # opening the log says it
+            pass  # opening the log reports it
         with open_log(chosen.source, login) as opened:
             found = filter_effect.effect(chosen.filter, opened, last)
     if as_json:

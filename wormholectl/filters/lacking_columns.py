@@ -80,7 +80,7 @@ def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:
 def in_config(config: Config) -> list[str]:
     """Warnings about every application's filter, each with its key.
 
-    A log whose tables cannot be read has a warning that says so; one that another host defines has none. Raises
+    A log whose tables cannot be read has a warning with the reason; one that another host defines has none. Raises
     :class:`~wormhole.model.errors.ConfigError` for masks on columns of a key.
     """
     lines, problems = [], []

@@ -25,7 +25,7 @@ _LOCKS: Final = Path("/proc/locks")
 class Host:
     """A host that a monitor speaks for or that the configuration names:
 
-    ``logs`` should run there, ``monitor`` says what does.
+    ``logs`` should run there, ``monitor`` shows what does.
     """
 
     name: str

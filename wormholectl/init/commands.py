@@ -204,7 +204,8 @@ def _refuse_a_served_log(log: str, objects: "ServerObjects") -> None:
 
 
 def _wants_existing(readable: bool, start: str | None) -> bool:
-    """Whether the application begins with existing rows: as ``start`` says, else as a person at the terminal answers.
+    """Whether the application begins with existing rows: as ``start`` requires, else as a person at the terminal
+    answers.
 
     ``readable``: whether the datastore's rows can be read.
     """

@@ -121,7 +121,7 @@ class TableCopy(Subscriber):
                 self.show(update)
 
     def on_schema(self, change: SchemaChange) -> None:
-        """A dropped column goes from every row: no change of the rows says so."""
+        """A dropped column goes from every row: no change of a row shows that."""
         place = (change.table, change.shard)
         types = {column.name: column.type for column in change.new.columns}
         with self.lock, self.database:

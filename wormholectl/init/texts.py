@@ -41,8 +41,8 @@ class Project:
     """What the texts depend on. ``name``: the name of the dataset and of the TOML file; ``source``: without a password.
 
     ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
-    updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration says it,
-    empty for a datastore without passwords. ``listen``: address of the subscriber. ``existing``: whether the
+    updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration requires
+    it, empty for a datastore without passwords. ``listen``: address of the subscriber. ``existing``: whether the
     application receives the rows that the tables hold already; its program then keeps a copy of them. ``log``: the
     log's name. ``growth``: the growth of the log, where it was measured; ``free``: bytes on the disk of its state.
     ``sink``: the URL of a store that a sink fills, in place of a program; ``sink_password_file``: with its password.
@@ -113,7 +113,7 @@ def configuration(project: Project) -> str:
     dataset, application = _key(project.name), _key(project.application)
     others = '"log", "database", "table"' if project.has_databases else '"log", "table"'
     lines = [
-        f"# Written by `wormholectl init`; `wormholectl config check {project.toml}` says what is wrong with it.",
+        f"# Written by `wormholectl init`; `wormholectl config check {project.toml}` shows what is wrong with it.",
         "# docs/configuration.md lists every key.",
         "version = 1",
         "",

@@ -1,4 +1,6 @@
-"""What a configuration file says about the log at a URL: its name, and which existing rows applications begin with."""
+"""What a configuration file contains about the log at a URL: its name, and which existing rows applications begin
+with.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _TAKEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a module says of itself: the command that made it, the URL that it was made from, the application whose
+    """What a module states about itself: the command that made it, the URL that it was made from, the application whose
     tables they are (empty: none), and the fingerprint of each table.
     """
 

@@ -34,7 +34,7 @@ Log = Annotated[
 Folder = Annotated[
     Path | None,
     typer.Option(
-        "--folder", metavar="DIR", help="Read this folder, whatever a configuration says.", show_default=False
+        "--folder", metavar="DIR", help="Read this folder, whatever a configuration names.", show_default=False
     ),
 ]
 
@@ -103,7 +103,7 @@ def verify(where: Where, log: Log = "", folder: Folder = None, as_json: AsJson =
     relays = [one for one in known_relays(where, log, folder) if one.folder is not None]
     if not relays:
         raise UsageError(
-            "nothing says in which folder the files are", hint="give -c FILE.toml of their host, or --folder DIR"
+            "it is not known in which folder the files are", hint="give -c FILE.toml of their host, or --folder DIR"
         )
     results, damaged = [], False
     for relay in relays:
@@ -201,7 +201,7 @@ def _here(relay: "KnownRelay", keep_bytes: int, yes: bool) -> tuple[int, int]:
     print_text(f"{relay.folder}: {size(before)} of records, {_at_least(too_much)} of them to be removed", error=True)
     if not too_much:
         return 0, before
-    print_warnings(["no publisher says which flows need them: what the datastore no longer has is lost with them"])
+    print_warnings(["no publisher reports which flows need them: what the datastore no longer has is lost with them"])
     confirm("Remove them?", yes)
     removed = remove(relay.folder, keep_bytes)
     return removed, before - removed

@@ -23,7 +23,7 @@ __all__ = ["KnownRelay", "known_relays", "of_folder"]
 @dataclass(frozen=True, slots=True)
 class KnownRelay:
     """``log``: ``DATASET/COPY/LOG``, empty for a folder that was named. ``answer``: the answer of its publisher, if
-    that reports a relay; ``configured``: what this host's file says of it.
+    that reports a relay; ``configured``: this host's configuration of it.
     """
 
     log: str

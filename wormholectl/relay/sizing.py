@@ -1,6 +1,6 @@
 """For how long a relay's budgets last at the rate at which the log was measured to grow, and whether its disk has room.
 
-What is said is pure; :func:`plan_of` and :func:`free_bytes` look.
+The texts are pure; :func:`plan_of` and :func:`free_bytes` look.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def plan_of(found: Datastore, where: Where, path: str) -> RelayPlan:
     dataset, copy, log = path.split("/")
     try:
         relay = configured_relay(config, dataset, copy, log)
-    except ConfigError:  # `config check` says what is wrong
+    except ConfigError:  # `config check` shows what is wrong
         return RelayPlan("off", 0, 0)
     if relay is None:
         return RelayPlan("off", 0, 0)
@@ -73,7 +73,7 @@ def lasts(growth: LogGrowth, budget: int) -> str:
 
 
 def findings(growth: LogGrowth | None, plan: RelayPlan) -> list[Finding]:
-    """What ``doctor`` says of the relay; nothing without one."""
+    """What ``doctor`` reports about the relay; nothing without one."""
     if plan.mode == "off":
         return []
     found = []

@@ -33,7 +33,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def exit_code(error: WormholeError) -> int:
-    """The exit code that says whose move it is."""
+    """The exit code that shows who has to act."""
     if isinstance(error, UsageError):
         return WRONG
     return UNREACHABLE if isinstance(error, Retryable) else BROKEN
@@ -52,7 +52,7 @@ def message(error: BaseException) -> str:
 def needs(extra: str) -> Iterator[None]:
     """Around imports of what only an installation with ``extra`` has, or a decorator of the function that imports it.
 
-    Raises :class:`~wormhole.model.errors.UsageError` that says how to install what is missing.
+    Raises :class:`~wormhole.model.errors.UsageError` that names how to install what is missing.
     """
     try:
         yield

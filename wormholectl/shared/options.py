@@ -158,7 +158,7 @@ StateDir = Annotated[
         "--state-dir",
         envvar="WORMHOLE_STATE_DIR",
         metavar="DIR",
-        help="Where this host's publishers keep their state, if not where -c FILE says.",
+        help="Where this host's publishers keep their state. Default: as -c FILE names it.",
     ),
 ]
 FlowName = Annotated[

@@ -1,4 +1,4 @@
-"""The relay of a log as lines and as an object."""
+"""The relay of a log, as lines for people and as an object for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RELAY_FILES", "relay_line", "relay_lines", "relay_object"]
 
 
 def relay_line(relay: admin_pb2.RelayStatus) -> str:
-    """What it holds, on one line."""
+    """What the relay holds, on one line."""
     most = f" of at most {size(relay.budget_bytes)}" if relay.budget_bytes else ""
     holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)}{most}"
     mode = f" ({relay.mode})" if relay.mode else ""
@@ -26,7 +26,7 @@ def relay_line(relay: admin_pb2.RelayStatus) -> str:
 
 
 def relay_lines(status: Status, now_s: float) -> Iterable[str]:
-    """All that a publisher, or what was read from a folder, says of the relay."""
+    """All that a publisher, or what was read from a folder, reports about the relay."""
     relay = status.relay
     yield relay_line(relay)
     if relay.HasField("tip"):

@@ -123,7 +123,7 @@ class EditLog:
         return next((batch.at_ms * 1000 for batch in self._between(txid, BEYOND) if batch.at_ms), None)
 
     def prove(self, marker: Datamarker) -> None:
-        """Check that a datamarker is of these edits. Where nothing can show that, :attr:`unproven` says why.
+        """Check that a datamarker is of these edits. Where nothing can show that, :attr:`unproven` shows why.
 
         Raises :class:`~wormhole.model.errors.Diverged`, :class:`~wormhole.model.errors.PositionPurged`, and as
         :meth:`edits`.

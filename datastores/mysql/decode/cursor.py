@@ -16,7 +16,7 @@ _LENGTH_BYTES: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 class Cursor:
     """A place in ``data``, up to ``end``. Every method raises :class:`DecodeError` naming ``what`` and the field.
 
-    Integers are little endian and unsigned unless the method's name says otherwise.
+    Integers are little endian and unsigned unless the method's name states otherwise.
     """
 
     __slots__ = ("at", "data", "end", "what")

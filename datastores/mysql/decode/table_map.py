@@ -164,7 +164,7 @@ def parse_table_map(body: bytes, mariadb: bool = False) -> TableMap:
     cursor.what = f"TABLE_MAP event of {database}.{table}"
     count = cursor.length("number of columns")
     if not 0 < count <= _MOST_COLUMNS:
-        raise DecodeError(f"{cursor.what}: it says it has {count} columns")
+        raise DecodeError(f"{cursor.what}: it claims {count} columns")
     types = cursor.take(count, "column types")
     size = cursor.length("length of the column metadata")
     metadata = Cursor(body, cursor.what, cursor.at, cursor.at + size)

@@ -114,7 +114,7 @@ class Spool:
         checked = min(len(piece), max(0, self.size - HEADER - CHECKSUM - self.received))
         self.received += len(piece)
         if HEADER + self.received > self.size:
-            raise DecodeError(f"an event whose header says that it has {self.size} bytes has more")
+            raise DecodeError(f"an event whose header gives {self.size} bytes has more")
         self.crc = crc32(piece[:checked], self.crc)
         self.tail += piece[checked:]
         if self._file is not None:
@@ -135,7 +135,7 @@ class Spool:
         self.ended = True
         if HEADER + self.received != self.size or not self.header:
             raise DecodeError(
-                f"an event whose header says that it has {self.size} bytes has {HEADER + self.received}",
+                f"an event whose header gives {self.size} bytes has {HEADER + self.received}",
                 hint="the stream is damaged; it is opened again",
             )
 

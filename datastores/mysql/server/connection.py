@@ -61,7 +61,7 @@ _REFUSALS: Final = (
     (
         {1044, 1142, 1143, 1227, 1370},
         "a privilege is missing: {text}",
-        "`wormholectl doctor URL` says which to grant",
+        "`wormholectl doctor URL` shows which to grant",
     ),
     (
         {2059, 2061, 1251, 1524},

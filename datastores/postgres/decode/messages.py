@@ -147,7 +147,7 @@ def parse_relation(data: bytes, at: int, encoding: Encoding = UTF8) -> Relation:
     if identity not in _IDENTITIES:
         raise DecodeError(f"Relation message of {schema}.{table}: replica identity {identity!r} is not known")
     if not 0 <= count <= _MOST_COLUMNS:
-        raise DecodeError(f"Relation message of {schema}.{table}: it says that it has {count} columns")
+        raise DecodeError(f"Relation message of {schema}.{table}: it claims {count} columns")
     columns = []
     for _ in range(count):
         flags = cursor.number(">B", "flags of a column")

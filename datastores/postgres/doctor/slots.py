@@ -18,8 +18,8 @@ from wormhole.model.findings import Finding, Severity
 __all__ = ["OLD_CATALOGUE", "budget_findings", "is_near", "slot_findings"]
 
 OLD_CATALOGUE: Final = 100_000_000
-"""Transactions: half of what autovacuum_freeze_max_age allows."""
-_NEAR_SHARE: Final = 5  # near is the last fifth of the limit
+"""This number of transactions is half of autovacuum_freeze_max_age's default."""
+_NEAR_SHARE: Final = 5  # a slot is near its limit in the last fifth of it
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN

@@ -46,7 +46,7 @@ _ENDED: Final = frozenset({"57P01", "57P02"})
 _NO_SUCH_FILE: Final = "58P01"
 _NO_CHARACTER: Final = "22P05"
 _LOG_REMOVED: Final = (
-    "if the log was reset (pg_resetwal) or files of it removed, no slot says so: run `wormholectl objects drop` "
+    "if the log was reset (pg_resetwal) or files of it removed, no slot shows that: run `wormholectl objects drop` "
     "and `objects create`; flows report what they lack with its range"
 )
 _HINTS: Final = {

@@ -184,7 +184,7 @@ class RecordWalk:
             if self._prepare is not None:
                 raise DecodeError("record: a prepare has no end")
             if self._written != self._count:
-                raise DecodeError(f"record: its batch says it has {self._count} entries and has {self._written}")
+                raise DecodeError(f"record: its batch claims {self._count} entries and has {self._written}")
         return outcome
 
     def _begin(self) -> int:

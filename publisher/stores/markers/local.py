@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS books (
     application TEXT NOT NULL, shard TEXT NOT NULL, name TEXT NOT NULL, page BLOB NOT NULL, PRIMARY KEY (application, shard, name)
 ) WITHOUT ROWID
 """  # noqa: E501
-# What brings a file of that format to the next one; a new file gets what 0 says, and then the rest that it lacks.
+# What brings a file of that format to the next one; a new file gets what 0 contains, and then the rest that it lacks.
 _UPGRADES: Final = {
     0: _SCHEMA,
     1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''",
@@ -236,7 +236,7 @@ class LocalMarkerStore:
             raise MarkerStoreError(f"the marker store {self._path} is not open", hint="call open() first")
         database: sqlite3.Connection | None = None
         try:
-            # No transactions of the module's own making: BEGIN IMMEDIATE below says where they begin.
+            # No transactions of the module's own making: BEGIN IMMEDIATE below shows where they begin.
             database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")

@@ -207,7 +207,7 @@ class ZooKeeperMarkerStore:
                 for flow, failures in self._commit(changes, {}, found).items():
                     if not failures:
                         epochs[flow] = changes[flow].epoch
-                    elif not has(failures, TooLargeError):  # raising its epoch alone says why
+                    elif not has(failures, TooLargeError):  # raising its epoch alone shows why
                         left.add(flow)
                 if not left:
                     return epochs

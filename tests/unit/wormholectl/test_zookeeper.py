@@ -51,7 +51,7 @@ def test_what_has_nothing_to_close_is_said(
     embedded = CoordinatorConfig(zookeeper="127.0.0.1:1/w", auth_file=Path("/credentials"), same_user=True)
     write_embedded(up_folder(file), embedded, tmp_path)
     for given, said in (
-        ((), "nothing says which ZooKeeper"),
+        ((), "it is not known which ZooKeeper"),
         (("-c", str(file)), "closed to every other user already"),
         (("-c", "nowhere"), "neither a configuration file nor a ZooKeeper"),
     ):
@@ -61,4 +61,4 @@ def test_what_has_nothing_to_close_is_said(
 
 def test_somebody_has_to_close_it(zookeeper: str) -> None:
     code, _, err = run("zookeeper", "close", "-c", zookeeper, "--yes")
-    assert (code, "nothing says who closes it" in err) == (2, True)
+    assert (code, "it is not known who closes it" in err) == (2, True)

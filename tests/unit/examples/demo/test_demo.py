@@ -103,7 +103,7 @@ async def test_what_does_not_happen_is_named(scene: Scene) -> None:
 
 async def test_a_data_loss_ends_the_wait(scene: Scene) -> None:
     scene.event("cache-1", {"event": "loss", "message": "updates 3 to 5 are gone"})
-    with pytest.raises(DemoError, match="cache-1 was told of a data loss: updates 3 to 5 are gone") as caught:
+    with pytest.raises(DemoError, match="cache-1 received a data loss: updates 3 to 5 are gone") as caught:
         await scene.until(lambda: False, 3600.0, "anything")
     assert not isinstance(caught.value, NotInTimeError)
 

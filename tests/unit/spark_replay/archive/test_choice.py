@@ -78,7 +78,7 @@ def test_zookeeper_names_only_what_was_given(
     if may:
         check_archive(dataset, given)
         return
-    with pytest.raises(UsageError, match="only ZooKeeper says that") as refused:
+    with pytest.raises(UsageError, match="only ZooKeeper records that") as refused:
         check_archive(dataset, given)
     assert "[datasets.orders.archive]" in str(refused.value.hint)
 

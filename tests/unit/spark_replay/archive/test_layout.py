@@ -70,7 +70,7 @@ def test_whose_archive_it_is() -> None:
     "data", [b"", b"[]", b"{}", b'{"format": "1"}', b'{"format": 1}', b"\xff", b"[" * 100_000, FOR_EVER]
 )
 def test_what_does_not_say_it(data: bytes) -> None:
-    with pytest.raises(ArchiveError, match=r"^/a/archive.json does not say whose"):
+    with pytest.raises(ArchiveError, match=r"^/a/archive.json does not name the dataset"):
         about_from_json(data, "/a/archive.json")
 
 
@@ -267,7 +267,7 @@ def test_a_file_of_another_shard_or_place_is_refused_though_its_checksums_fit(
     """A manifest was written by hand, or data files and manifests of several archives were mixed."""
     entry = replace(manifest_of(store, "a").files[0], **measured(path_of(store, shard, file)))
     shutil.copy(path_of(store, shard, file), path_of(store, "a", 0))
-    with pytest.raises(ArchiveError, match=f"another file than the manifest says: dataset orders, shard {shard}, "):
+    with pytest.raises(ArchiveError, match=f"another file than the manifest records: dataset orders, shard {shard}, "):
         open_file(store, "a", entry)
 
 

@@ -303,7 +303,7 @@ def answer(status: int, code: str) -> Any:
         (answer(501, "NotImplemented"), ArchiveError, "does not know the condition If-None-Match"),
         (answer(403, "AccessDenied"), ArchiveError, "AccessDenied"),
         (answer(503, "SlowDown"), ArchiveUnavailable, "SlowDown"),
-        (botocore.exceptions.NoCredentialsError(), ArchiveError, "nothing says who asks"),
+        (botocore.exceptions.NoCredentialsError(), ArchiveError, "no credentials were found"),
         (botocore.exceptions.EndpointConnectionError(endpoint_url="http://h"), ArchiveUnavailable, "http://h"),
     ],
 )

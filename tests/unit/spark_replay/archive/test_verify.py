@@ -128,12 +128,12 @@ def test_a_whole_one(store: ArchiveStore, deep: bool) -> None:
 
 DAMAGE: list[tuple[str, Callable[[ArchiveStore], object]]] = [
     ("is not there", lambda store: path_of(store, 1).unlink()),
-    ("bytes, the manifest says", lambda store: edit(store, lambda data: data[:-100])),
+    ("bytes, the manifest records", lambda store: edit(store, lambda data: data[:-100])),
     ("cannot be read as a file of the archive", lambda store: edit(store, lambda _: b"no Parquet", sealed=True)),
     ("is a Parquet file, but none of an archive", lambda store: edit(store, lambda _: foreign(), sealed=True)),
     ("is of dataset orders, shard b", of_another_shard),
     ("differs from its own checksum", lambda store: store.storage.create_if_absent(manifest_path("a", 9), b"{}")),
-    ("has 40 rows, the manifest says 41", lambda store: with_entry(store, 1, rows=41, ops={"upsert": 41})),
+    ("has 40 rows, the manifest records 41", lambda store: with_entry(store, 1, rows=41, ops={"upsert": 41})),
     ("do not make 40 rows", lambda store: with_entry(store, 1, ops={"upsert": 39})),
     ("do not make 40 rows", lambda store: with_entry(store, 1, tables={})),
     ("behind its end", lambda store: rewrite(store, 1, lambda _: pq.read_table(path_of(store, 2)).take([0] * 40))),
@@ -154,8 +154,8 @@ DEEP: list[tuple[str, Callable[[ArchiveStore], object]]] = [
     ),
     ("rows by operation", lambda store: with_entry(store, 1, ops={"delete": 40})),
     ("rows by table", lambda store: with_entry(store, 1, tables={"other": 40})),
-    ("changed keys: 0, the manifest says 1", lambda store: with_entry(store, 1, key_changes=1)),
-    ("rows that lack columns: 0, the manifest says 1", lambda store: with_entry(store, 1, partial=1)),
+    ("changed keys: 0, the manifest records 1", lambda store: with_entry(store, 1, key_changes=1)),
+    ("rows that lack columns: 0, the manifest records 1", lambda store: with_entry(store, 1, partial=1)),
     ("first commit time", lambda store: with_entry(store, 1, first_us=5)),
     ("last commit time", lambda store: with_entry(store, 1, last_us=5)),
     ("checksum", lambda store: with_entry(store, 1, hash=5)),
@@ -222,9 +222,9 @@ def test_markers_of_footer_and_manifest(store: ArchiveStore) -> None:
     first = manifest_of(store).files[0]
     with_entry(store, 0, begin=marker_at(1))
     commit(store, begin=marker_at(1))
-    assert f"begins at {first.begin.order}, the manifest says 1/1/100" in [one.text for one in found(store, False)]
+    assert f"begins at {first.begin.order}, the manifest records 1/1/100" in [one.text for one in found(store, False)]
     with_entry(store, 1, end=replace(marker_at(3), order=replace(marker_at(3).order, offset=250)))
-    assert any("ends at 1/1/300, the manifest says 1/1/250" in one.text for one in found(store, False))
+    assert any("ends at 1/1/300, the manifest records 1/1/250" in one.text for one in found(store, False))
 
 
 @pytest.mark.parametrize("deep", [False, True])

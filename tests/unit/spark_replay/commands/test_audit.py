@@ -82,7 +82,7 @@ def test_what_copies_served_that_the_archive_is_not_of_is_not_compared(
         ("--app cache --since soon", "--since"),
         ("-c shop.toml", "--app"),
         # After a time that is understood comes the next question.
-        ("--app cache --since 2026-05-01T12:00:00Z", "nothing says where"),
+        ("--app cache --since 2026-05-01T12:00:00Z", "it is not known where"),
     ],
 )
 def test_a_span_that_is_none_is_refused_before_anything_is_asked(

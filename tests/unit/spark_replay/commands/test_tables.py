@@ -192,7 +192,7 @@ def test_tables_of_another_server_than_the_one_known_in_zookeeper_are_refused(
 
 
 def test_what_only_zookeeper_says_is_not_connected_to(chosen: ArchivedLog) -> None:
-    with pytest.raises(UsageError, match="only ZooKeeper says"):
+    with pytest.raises(UsageError, match="only ZooKeeper records"):
         table_logs(replace(chosen, stored=True), "main", local=True)
 
 

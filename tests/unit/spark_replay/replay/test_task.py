@@ -200,7 +200,7 @@ def another(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoils", "says"),
     [
-        (torn, "it has 100 bytes, the manifest says"),
+        (torn, "it has 100 bytes, the manifest records"),
         (flipped, "checksum differs from the one that was kept"),
         (foreign, "it is damaged, or another file"),
         (another, "it is damaged, or another file"),

@@ -157,7 +157,7 @@ FIELDS = {"fields": {"a": "text"}}
     [
         (TABLE, "shop.x", {}, r"no table shop\.x"),
         (TABLE, "shop.t", {**FIELDS, "value_format": "json"}, "columns of their own"),
-        (STORE, "default", FIELDS, "nothing says what the values hold"),
+        (STORE, "default", FIELDS, "it is not known what the values hold"),
         (STORE, "default", {**FIELDS, "value_format": "xml"}, "value_format must be"),
     ],
 )
@@ -339,5 +339,5 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(tmp_path: Path, file: Upd
             read_file(tmp_path, file)
         assert "write the snapshot anew" in str(caught.value.hint)
     path.write_bytes(whole + b"x")
-    with pytest.raises(ArchiveError, match=r"snapshot\.json says"):
+    with pytest.raises(ArchiveError, match=r"snapshot\.json records"):
         read_file(tmp_path, file)

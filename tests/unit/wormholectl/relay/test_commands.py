@@ -130,7 +130,7 @@ def test_without_a_publisher_the_files_are_removed_here(file: Path) -> None:
     folder = file.parent / "state" / LOG / "relay"
     code, out, err = run("relay", "trim", LOG, "--all", "--yes", "-c", str(file))
     assert (code, "0 B are left" in out) == (0, True), err
-    assert "no publisher says which flows need them" in err
+    assert "no publisher reports which flows need them" in err
     assert not [*folder.glob("*.wrf")]
 
 

@@ -186,7 +186,7 @@ def test_every_cut_is_refused_or_has_less_metadata() -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (build.table_map(1, "d.t", []), "says it has 0 columns"),
+        (build.table_map(1, "d.t", []), "claims 0 columns"),
         (build.table_map(1, "d.t", [build.Col("a", 20, bytes)]), "type 20, which is not known"),
         (build.table_map(1, "d.t", [build.Col("a", 99, bytes)]), "type 99, which is not known"),
         (build.table_map(1, "d.t", [build.Col("a", 3, bytes, b"?")]), "are left over"),

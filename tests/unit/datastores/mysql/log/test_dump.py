@@ -375,9 +375,9 @@ def header(length: int) -> bytes:
         (b"\xff\1\2", "begins with 0xff, which is no event"),
         (b"\0" + header(LARGEST_EVENT + 1), "announces an event of 1073807361 bytes"),
         (b"\0" + header(22), "announces an event of 22 bytes"),
-        (b"\0" + header(40) + bytes(22), "says that it has 40 bytes has more"),
-        (b"\0" + header(40) + bytes(20), "says that it has 40 bytes has 39"),
-        (b"\0abc", "says that it has 0 bytes has 19"),
+        (b"\0" + header(40) + bytes(22), "gives 40 bytes has more"),
+        (b"\0" + header(40) + bytes(20), "gives 40 bytes has 39"),
+        (b"\0abc", "gives 0 bytes has 19"),
     ],
 )
 def test_what_is_no_event(spool: Spool, payload: bytes, words: str) -> None:
