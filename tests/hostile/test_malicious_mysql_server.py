@@ -44,7 +44,7 @@ ROW, OK = STATEMENTS[-1][1], STATEMENTS[0][1][0]
 HEAD, COLUMN, EOF = ROW[0], ROW[1], ROW[2]
 TEXT = column("x")
 MORE_RESULTS = 8
-ALLOWED, SMALL = 1 << 20, 1 << 20
+ALLOWED, SMALL = 4 << 20, 1 << 20
 HANDSHAKE = packets([greeting()], 0)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a server as another user")
