@@ -163,7 +163,7 @@ def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience_module, "_BYTES_PER_S", _READ_ROWS_PER_S * _ROW)
 
 
-@examples(25)
+@examples(12)
 @given(_scenes())
 def test_the_log_is_read_a_bounded_number_of_times_whatever_the_buffer(scene: _Scene) -> None:
     assert scene.read_per_byte() <= 1 + 2 * len(scene.speeds)

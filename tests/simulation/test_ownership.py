@@ -19,7 +19,7 @@ from tests.simulation.mutants import ALL_FAULTS, ATTACH_FAULTS, MOVE_FAULTS
 
 SOAK = "WORMHOLE_ROUNDS" in os.environ
 SCHEDULES = int(os.environ["WORMHOLE_ROUNDS"]) * 500 if SOAK else 100
-FINDERS = (126, 170, 184, 264)
+FINDERS = (126, 170, 184, 264, 357, 611, 613, 761, 1175, 1466)
 """Schedules that show a fault of tests/simulation/mutants.py which none of the first ones does."""
 QUICK = ("epoch-not-raised-in-the-store", "kept-datamarker-of-a-former-move")
 """Faults that the first schedules show: a simulation that finds nothing would be green too."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 __all__ = ["HostsState"]
 
 
 class HostsState:
-    """Implements :class:`~wormhole.ports.source_state.SourceState`. ``refuses``: what every call raises."""
+    """Implements :class:`~wormhole.ports.source_state.SourceState` and what a store of markers has beside it.
+    ``refuses``: what every call raises."""
 
     def __init__(self) -> None:
         self.documents: dict[str, str] = {}
@@ -20,6 +22,10 @@ class HostsState:
         self._check()
         found: dict[str, Any] = json.loads(self.documents.get(name, "{}"))
         return found
+
+    def names(self) -> Collection[str]:
+        self._check()
+        return list(self.documents)
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         self._check()

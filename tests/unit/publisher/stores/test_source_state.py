@@ -6,7 +6,7 @@ import base64
 import json
 import random
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from datastores.mysql.history.incarnations import Incarnations
 from datastores.mysql.server.state import ServerState
 from publisher.stores import source_state
 from publisher.stores.markers import ZooKeeperMarkerStore
-from publisher.stores.source_state import InheritedState, ZooKeeperSourceState, copies_of
+from publisher.stores.source_state import GroupState, InheritedState, ZooKeeperSourceState, copies_of
 from tests.support.hosts_state import HostsState
 from tests.support.markers import opened
 from wormhole.config import CoordinatorConfig
@@ -151,8 +151,8 @@ def known(server: str, number: int) -> dict[str, Any]:
 class Groups:
     """The groups of a log of the copies main and west, and their publishers."""
 
-    def __init__(self, store: ZooKeeperMarkerStore) -> None:
-        self.at = {name: store.source_state(LogGroup("shop", name, "db1")) for name in ("main", "west", FAILOVER)}
+    def __init__(self, made: Callable[[str], GroupState] = lambda name: HostsState()) -> None:
+        self.at = {name: made(name) for name in ("main", "west", FAILOVER)}
 
     def owned(self, group: str, *, applications: Sequence[str] = ("cache",)) -> InheritedState:
         """What an owner of the log finds that is one of ``group``."""
@@ -167,8 +167,8 @@ class Groups:
 
 
 @pytest.fixture
-def groups(store: ZooKeeperMarkerStore) -> Groups:
-    return Groups(store)
+def groups() -> Groups:
+    return Groups()
 
 
 def test_a_failover_begins_with_what_the_copy_before_knew(groups: Groups) -> None:
@@ -242,9 +242,9 @@ def test_a_copy_is_used_as_soon_as_it_has_an_application(groups: Groups) -> None
     assert groups.owned(FAILOVER).read("histories") == known("W", 4)
 
 
-def test_a_copy_that_never_took_turns_keeps_its_own(groups: Groups, store: ZooKeeperMarkerStore) -> None:
+def test_a_copy_that_never_took_turns_keeps_its_own(groups: Groups) -> None:
     groups.owned(FAILOVER).write("histories", known("A", 3))
-    lab = store.source_state(LogGroup("shop", "lab", "db1"))
+    lab = HostsState()
     lab.write("histories", known("L", 1))
     state = InheritedState(lab, [groups.at[FAILOVER]], ["lab"])
     assert state.read("histories") == known("L", 1)
@@ -292,7 +292,8 @@ def test_what_ends_on_the_way_is_done_again(groups: Groups, monkeypatch: pytest.
     assert groups.turns()[FAILOVER] == 2
 
 
-def test_a_former_owner_takes_nothing_over(groups: Groups, store: ZooKeeperMarkerStore) -> None:
+def test_a_former_owner_takes_nothing_over(store: ZooKeeperMarkerStore) -> None:
+    groups = Groups(lambda name: store.source_state(LogGroup("shop", name, "db1")))
     groups.at["main"].write("histories", known("A", 2))
     store.guard(lambda: f"{store._paths.log(GROUP)}/claims/gone")
     with pytest.raises(CoordinationLost, match="claim on the log is gone"):
