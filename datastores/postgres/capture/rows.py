@@ -27,8 +27,7 @@ _COLUMN: Final = Struct(">Ii")
 _LOWER_HALF: Final = (1 << 32) - 1
 
 # A value is quoted where it is empty or has one of `"\(),` or a space. Inside, `"` and `\` are doubled.
-_VALUE: Final = re.compile(rb'(?:"((?:[^"\\]|""|\\\\)*)"|([^",()\\]*))(?:,|\)\Z)', re.DOTALL)
-_DOUBLED: Final = re.compile(rb'(["\\])\1')
+_VALUE: Final = re.compile(rb'(?:"((?:[^"\\]++|""|\\\\)*)"|([^",()\\]*))(?:,|\)\Z)', re.DOTALL)
 
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPES: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -51,7 +50,11 @@ def _values(text: bytes) -> list[bytes | None]:
     if b'"' not in text:
         return [value or None for value in text[1:-1].split(b",")]
     found = _VALUE.finditer(text, 1)
-    return [_DOUBLED.sub(rb"\1", one[1]) if one[1] is not None else one[2] or None for one in found]
+    return [_single(one[1]) if one[1] is not None else one[2] or None for one in found]
+
+
+def _single(text: bytes) -> bytes:
+    return text.replace(b'""', b'"').replace(rb"\\", b"\\")
 
 
 def _tuple(text: bytes, left_out: Sequence[int]) -> bytes:
