@@ -18,6 +18,8 @@ from wormhole.ports.datastore import Login
 from wormhole.ports.log_source import LogSource
 from wormhole.ports.testing.reading import read_log
 
+NOTED = "ALTER TABLE shop.t ADD note TEXT"
+
 
 @contextmanager
 def tailing(server: DatabaseServer, state: Path) -> Iterator[LogSource]:
@@ -44,7 +46,7 @@ def insert(server: DatabaseServer, *ids: int, note: str = "") -> None:
 
 
 def shop(server: DatabaseServer) -> None:
-    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, note TEXT)")
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)", NOTED)
 
 
 def turn(server: DatabaseServer, times: int = 1) -> None:
@@ -65,10 +67,10 @@ def restore(server: DatabaseServer, backup: Path) -> None:
     server.start()
 
 
-def test_a_restored_copy_is_not_taken_for_a_server_that_purged(new_server: NewServer, tmp_path: Path) -> None:
+def test_a_restored_copy_is_not_taken_for_a_server_that_purged(own_shop: DatabaseServer, tmp_path: Path) -> None:
     """Same identity, same GTIDs with other content, higher file numbers, and no file left that was seen."""
-    server, state, backup = new_server(), tmp_path / "state", tmp_path / "backup"
-    shop(server)
+    server, state, backup = own_shop, tmp_path / "state", tmp_path / "backup"
+    server.sql(NOTED)
     insert(server, 1, 2)
     back_up(server, backup)
     with tailing(server, state) as source:
@@ -170,10 +172,10 @@ def test_what_was_read_elsewhere_and_came_back_is_not_reported(new_server: NewSe
 
 @pytest.mark.parametrize("flavour", ["mariadb"])
 @pytest.mark.parametrize("anchored_in", ["the marker's file", "a purged file"])
-def test_a_domain_that_was_deleted_is_no_lost_end(new_server: NewServer, tmp_path: Path, anchored_in: str) -> None:
+def test_a_domain_that_was_deleted_is_no_lost_end(own_shop: DatabaseServer, tmp_path: Path, anchored_in: str) -> None:
     """Its files were purged, as the server asks for; it does not list the domain any more."""
-    server, state = new_server(), tmp_path / "state"
-    shop(server)
+    server, state = own_shop, tmp_path / "state"
+    server.sql(NOTED)
     with tailing(server, state) as source:
         start = source.latest()
         server.sql("SET SESSION gtid_domain_id = 7", "INSERT INTO shop.t VALUES (1, '')")
@@ -197,10 +199,10 @@ def test_a_domain_that_was_deleted_is_no_lost_end(new_server: NewServer, tmp_pat
 
 
 @pytest.mark.parametrize("flavour", ["mariadb"])
-def test_a_domain_whose_transaction_was_lost_is_no_deleted_one(new_server: NewServer, tmp_path: Path) -> None:
+def test_a_domain_whose_transaction_was_lost_is_no_deleted_one(own_shop: DatabaseServer, tmp_path: Path) -> None:
     """The server lists nothing of it either; the log has another transaction at its place."""
-    server, state, disk = new_server(), tmp_path / "state", tmp_path / "disk"
-    shop(server)
+    server, state, disk = own_shop, tmp_path / "state", tmp_path / "disk"
+    server.sql(NOTED)
     with tailing(server, state) as source:
         start = source.latest()
         insert(server, 1)
@@ -213,10 +215,10 @@ def test_a_domain_whose_transaction_was_lost_is_no_deleted_one(new_server: NewSe
         source.open(marker)
 
 
-def test_a_server_that_lost_the_end_of_its_log(new_server: NewServer, tmp_path: Path) -> None:
+def test_a_server_that_lost_the_end_of_its_log(own_shop: DatabaseServer, tmp_path: Path) -> None:
     """A disk of a moment ago, as after a power cut without ``sync_binlog``; and one that only crashed."""
-    server, state, disk = new_server(), tmp_path / "state", tmp_path / "disk"
-    shop(server)
+    server, state, disk = own_shop, tmp_path / "state", tmp_path / "disk"
+    server.sql(NOTED)
     with tailing(server, state) as source:
         start = source.latest()
         insert(server, 1)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from datastores.mysql.datastore import DATASTORE
-from tests.support.databases import DatabaseServer, NewServer, purge
+from tests.support.databases import DatabaseServer, NewServer, begin_log, purge
 from tests.support.eventually import until
 from tests.support.hosts_state import HostsState
 from tests.support.replicas import REPLICA, promote, replicate, wait_for_rows
@@ -23,20 +23,18 @@ from wormhole.ports.testing.reading import Read, read_until
 
 class TestOtherHistories:
     def test_reset_is_divergence_and_not_taken_for_the_old_log(
-        self, new_shop: NewServer, tail: Callable[..., Tail]
+        self, own_shop: DatabaseServer, tail: Callable[..., Tail]
     ) -> None:
-        server = new_shop()
-        one = tail(server)
+        one = tail(own_shop)
         start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
+        own_shop.sql("INSERT INTO shop.t VALUES (1)")
         marker = one.read(start).markers[-1]
         time.sleep(
             1.0 - time.time() % 1.0
         )  # a file says in which second it was begun, and these two have the same number
-        reset = "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS"
-        server.sql(reset)
+        begin_log(own_shop)
         for n in range(2, 20):
-            server.sql(f"INSERT INTO shop.t VALUES ({n})")
+            own_shop.sql(f"INSERT INTO shop.t VALUES ({n})")
         for old in (start, marker):
             with pytest.raises(Diverged) as error:
                 one.source.open(old)
@@ -44,26 +42,24 @@ class TestOtherHistories:
         read = one.read(one.source.earliest())
         assert [u.key[0] for u in read.updates] == list(range(2, 20))
         one.stop()
-        again = tail(server)
+        again = tail(own_shop)
         for old in (start, marker):
             with pytest.raises(Diverged):
                 again.source.open(old)
 
     def test_a_reader_does_not_wait_in_a_log_that_began_anew(
-        self, new_shop: NewServer, tail: Callable[..., Tail]
+        self, own_shop: DatabaseServer, tail: Callable[..., Tail]
     ) -> None:
-        server = new_shop()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        one = tail(server)
+        own_shop.sql("INSERT INTO shop.t VALUES (1)")
+        one = tail(own_shop)
         reader = one.source.open(one.source.latest())
-        server.sql("RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS")
+        begin_log(own_shop)
         with pytest.raises(SourceUnavailable, match="incarnation"):
             until(lambda: reader.read(1 << 20, 0.2), "the reader waits in the log that was")
         reader.close()
 
-    def test_a_log_that_turns_often_stays_the_same(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_shop()
-        one = tail(server)
+    def test_a_log_that_turns_often_stays_the_same(self, own_shop: DatabaseServer, tail: Callable[..., Tail]) -> None:
+        one = tail(own_shop)
         start = one.source.latest()
         reader = one.source.open(start)
         read = Read(last_end=start.order)
@@ -71,7 +67,7 @@ class TestOtherHistories:
             statement for n in range(60) for statement in (f"INSERT INTO shop.t VALUES ({n})", "FLUSH BINARY LOGS")
         ]
         with ThreadPoolExecutor() as pool:
-            written = pool.submit(server.sql, *turning)
+            written = pool.submit(own_shop.sql, *turning)
 
             def look() -> None:
                 while not written.done():
@@ -132,14 +128,15 @@ class TestOtherHistories:
         with pytest.raises(Diverged, match="not executed"):
             other.source.open(marker)
 
-    def test_all_delivered_before_the_purge_is_no_loss(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_shop()
-        server.sql("INSERT INTO shop.t VALUES (1)")
-        one = tail(server)
+    def test_all_delivered_before_the_purge_is_no_loss(
+        self, own_shop: DatabaseServer, tail: Callable[..., Tail]
+    ) -> None:
+        own_shop.sql("INSERT INTO shop.t VALUES (1)")
+        one = tail(own_shop)
         marker = one.source.latest()
-        server.sql("FLUSH BINARY LOGS")
-        purge(server)
-        server.sql("INSERT INTO shop.t VALUES (2)")
+        own_shop.sql("FLUSH BINARY LOGS")
+        purge(own_shop)
+        own_shop.sql("INSERT INTO shop.t VALUES (2)")
         assert [u.key[0] for u in one.read(marker).updates] == [2]
 
 
@@ -245,19 +242,18 @@ class TestConnections:
         reader.close()
         assert [u.key[0] for u in one.read(read.markers[-1]).updates] == [2]
 
-    def test_the_server_may_go_and_come_back(self, new_shop: NewServer, tail: Callable[..., Tail]) -> None:
-        server = new_shop()
-        one = tail(server)
+    def test_the_server_may_go_and_come_back(self, own_shop: DatabaseServer, tail: Callable[..., Tail]) -> None:
+        one = tail(own_shop)
         start = one.source.latest()
-        server.sql("INSERT INTO shop.t VALUES (1)")
+        own_shop.sql("INSERT INTO shop.t VALUES (1)")
         marker = one.read(start).markers[-1]
-        server.kill()
+        own_shop.kill()
         with pytest.raises(SourceUnavailable):
             one.source.open(marker)
         with pytest.raises(SourceUnavailable):
             one.source.latest()
-        server.start()
-        server.sql("INSERT INTO shop.t VALUES (2)")
+        own_shop.start()
+        own_shop.sql("INSERT INTO shop.t VALUES (2)")
         assert [u.key[0] for u in one.read(marker).updates] == [2]
 
     def test_one_id_per_reader(self, database_server: DatabaseServer, shop: str, tail: Callable[..., Tail]) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "MariaDbServer",
     "MySqlServer",
     "NewServer",
+    "begin_log",
     "database_server",
     "flavour",
     "mariadb_server",
@@ -71,6 +72,11 @@ def purge(server: DatabaseServer) -> None:
         return len(server.binlogs) == 1
 
     until(one_left, "the server does not purge")
+
+
+def begin_log(server: DatabaseServer) -> None:
+    """Delete all binlogs. The log begins anew, and so do the numbers of its transactions."""
+    server.sql("RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS")
 
 
 def _template(flavour: str, options: Mapping[str, str | None]) -> Path:

@@ -11,7 +11,7 @@ from pymysql.err import OperationalError
 
 from datastores.memory.source import MemorySource
 from publisher.sources import open_source
-from tests.support.databases import DatabaseServer, purge
+from tests.support.databases import DatabaseServer, begin_log, purge
 from tests.support.eventually import until
 from tests.support.rocks_writer import RocksWriter
 from wormhole.model.position import Datamarker
@@ -146,9 +146,9 @@ class DatabaseHarness(Harness):
         for (number,) in server.sql(f"SELECT id FROM information_schema.processlist WHERE user = '{server.user}'"):
             with suppress(OperationalError):  # a reader of the test before, which may go by itself this moment
                 server.sql(f"KILL {number}")
+        self.server.sql("DROP DATABASE IF EXISTS shop")
+        begin_log(server)
         self.server.sql(
-            "DROP DATABASE IF EXISTS shop",
-            "RESET MASTER" if server.flavour == "mariadb" else "RESET BINARY LOGS AND GTIDS",
             "CREATE DATABASE shop",
             *(f"CREATE TABLE shop.{name} (k VARBINARY(64) PRIMARY KEY, v LONGBLOB NOT NULL)" for name in "ab"),
         )

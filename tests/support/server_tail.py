@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from publisher.sources import DISK_BUDGET, MAX_UPDATE_BYTES, open_with
-from tests.support.databases import DatabaseServer, NewServer
+from tests.support.databases import DatabaseServer, NewServer, begin_log, start_server
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
@@ -78,6 +78,27 @@ def new_shop(new_server: NewServer) -> Callable[..., DatabaseServer]:
         return server
 
     return make
+
+
+@pytest.fixture(scope="module")
+def _own_servers() -> Iterator[dict[str, DatabaseServer]]:
+    servers: dict[str, DatabaseServer] = {}
+    yield servers
+    for server in servers.values():
+        server.close()
+
+
+@pytest.fixture
+def own_shop(flavour: str, _own_servers: dict[str, DatabaseServer]) -> DatabaseServer:
+    """A server of every flavour that the tests of one file may reset and stop, one after the other. Its log begins
+    anew, and it has the table ``shop.t``.
+    """
+    server = _own_servers.get(flavour) or _own_servers.setdefault(flavour, start_server(flavour))
+    server.start()
+    server.sql("DROP DATABASE IF EXISTS shop")
+    begin_log(server)
+    server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    return server
 
 
 @pytest.fixture
