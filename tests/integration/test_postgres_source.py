@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +49,18 @@ def server(own_server: PostgresServer) -> PostgresServer:
     own_server.sql("DROP DATABASE IF EXISTS shop WITH (FORCE)", "DROP TABLE IF EXISTS other")
     prepare_database(own_server, "shop", _TABLE)
     return own_server
+
+
+@contextmanager
+def _setting(server: PostgresServer, **settings: str) -> Iterator[None]:
+    """The server has these settings within the block."""
+    server.sql(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in settings.items()), "SELECT pg_reload_conf()")
+    for name, value in settings.items():
+        until(lambda: server.sql(f"SHOW {name}") == [(value,)], "the setting is not there")  # noqa: B023
+    try:
+        yield
+    finally:
+        server.sql("ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
 
 
 @pytest.fixture
@@ -342,13 +354,15 @@ def test_a_transaction_that_began_before_the_place_is_read_whole(
 
 
 def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
-    new_shop_postgres: NewShop, new_source: NewSource
+    server: PostgresServer, new_source: NewSource
 ) -> None:
     """For a second only the beginning of its record is on the server's disk, which writes whole pages first. A reader
     that began between would never get it."""
-    server = new_shop_postgres(wal_writer_delay="1s", wal_writer_flush_after="0")
     source = new_source(server)
-    with server.connect("shop", autocommit=False) as writer:
+    with (
+        _setting(server, wal_writer_delay="1s", wal_writer_flush_after="0"),
+        server.connect("shop", autocommit=False) as writer,
+    ):
 
         def place(function: str) -> int:
             (found,) = writer.execute(f"SELECT ({function}() - '0/0')::bigint").fetchone() or (0,)
@@ -374,10 +388,8 @@ def test_a_commit_across_two_pages_lies_before_latest_or_is_delivered(
 
 
 def test_a_damaged_file_of_the_log_is_one_clear_error_until_it_is_put_back(
-    new_shop_postgres: NewShop, new_source: NewSource
+    server: PostgresServer, source: PostgresSource
 ) -> None:
-    server = new_shop_postgres()
-    source = new_source(server)
     start = source.latest()
     _insert(server, 1)
     ((file, offset),) = server.sql("SELECT * FROM pg_walfile_name_offset(pg_current_wal_insert_lsn())")
@@ -425,11 +437,10 @@ def test_airbyte_46571_a_slot_that_another_program_advanced_is_a_loss(
 
 
 def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
-    new_shop_postgres: NewShop, new_source: NewSource
+    server: PostgresServer, new_source: NewSource
 ) -> None:
     """The log fills the disk while a load stalls. The server gives up the slot at its bound; whoever is ahead of that
     goes on, also after a restart, and the others are told the range."""
-    server = new_shop_postgres(max_slot_wal_keep_size="80MB")
     source = new_source(server)
     stalled = source.latest()
     lead = source.open(stalled)
@@ -444,7 +455,8 @@ def test_posthog_83333_a_stalled_reader_fills_the_disk_up_to_its_bound_only(
             server.sql(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{_HELD}' AND wal_status = 'lost'")
         )
 
-    until(given_up, "the server keeps the log")
+    with _setting(server, max_slot_wal_keep_size="80MB"):
+        until(given_up, "the server keeps the log")
     marker = source.latest()
     source.stop()
     source = new_source(server)
@@ -688,19 +700,19 @@ def test_a_key_that_the_log_hides_halts_its_table_alone(
 
 
 def test_a_slot_that_the_server_gave_up_is_said_and_made_anew_by_what_is_said(
-    new_shop_postgres: NewShop, tmp_path: Path, new_source: NewSource
+    server: PostgresServer, source: PostgresSource, tmp_path: Path
 ) -> None:
-    server = new_shop_postgres(max_slot_wal_keep_size="1MB")
-    source = new_source(server)
     _insert(server, 1)
     marker = read_log(source, source.earliest()).markers[-1]
-    assert all(0 < (slot.left_bytes or 0) < 64 << 20 for slot in source.status().slots)
-    for _ in range(3):
-        server.sql("CREATE TABLE filled AS SELECT 1", "SELECT pg_switch_wal()", "DROP TABLE filled")
-    server.sql("CHECKPOINT")
-    until(lambda: all(slot.lost for slot in source.status().slots), "the slots are not lost")
-    assert "max_slot_wal_keep_size" in source.status().problems[0].text
-    assert "pg_drop_replication_slot" in _problems(server, tmp_path)["slots"]
+    with _setting(server, max_slot_wal_keep_size="1MB"):
+        source._poll()
+        assert all(0 < (slot.left_bytes or 0) < 64 << 20 for slot in source.status().slots)
+        for _ in range(3):
+            server.sql("CREATE TABLE filled AS SELECT 1", "SELECT pg_switch_wal()", "DROP TABLE filled")
+        server.sql("CHECKPOINT")
+        until(lambda: all(slot.lost for slot in source.status().slots), "the slots are not lost")
+        assert "max_slot_wal_keep_size" in source.status().problems[0].text
+        assert "pg_drop_replication_slot" in _problems(server, tmp_path)["slots"]
     with pytest.raises(SourceUnavailable, match="has lost its log") as error:
         source.open(marker)
     server.sql(*(error.value.hint or "").splitlines()[1:], database="shop")
