@@ -7,10 +7,9 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from datastores.common.polling import Attempts, Polling
 from datastores.common.shared_state import make_state_dir, open_state
@@ -27,7 +26,8 @@ from datastores.postgres.log.places import Places
 from datastores.postgres.log.reader import WalReader
 from datastores.postgres.log.slot_mover import SlotMover
 from datastores.postgres.server.address import parse
-from datastores.postgres.server.connection import Connection, SessionEnded, connect, understood
+from datastores.postgres.server.connection import Connection, connect, understood
+from datastores.postgres.server.control import Control
 from datastores.postgres.server.lsn import format_lsn
 from datastores.postgres.server.state import AnotherServer, ServerState, Slot, check_same, read_state
 from datastores.postgres.server.stream import Stream
@@ -56,8 +56,6 @@ __all__ = ["PostgresSource"]
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
 """A server that has not answered for so long is reported, also while a thread still waits for an answer."""
@@ -80,14 +78,12 @@ class PostgresSource:
         self._log = options.log
         self._state_dir = options.state_dir / "postgres"
         self._looking = threading.Lock()  # two looks at a time would begin two histories after one that ended
-        self._asking = threading.Lock()  # one statement at a time over the control connection
         self._lock = threading.Lock()  # guards what a status is made from
-        self._control: Connection | None = None
+        self._control = Control(lambda: connect(self._address), lambda: understood(self._address), self._let_it_end)
         self._mover: SlotMover | None = None
         self._keeper: Connection | None = None  # keeps a temporary slot, if the operator made none
         self._shown: Connection | None = None  # the connection over which the log was proven to be the one read before
         self._seen: Log | None = None
-        self._ended = False  # the server ended the last session that was queried
         self._moves_again_s = 0.0
         self._watching = threading.Lock()  # one look at the tables at a time
         self._tables: Connection | None = None  # the session of the looks at the tables
@@ -112,7 +108,7 @@ class PostgresSource:
             self._url, log_name, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
         )
         if self._options.transient:
-            self._address = self._ask(partial(find_names, address=self._address))
+            self._address = self._control.ask(partial(find_names, address=self._address))
         for remark in self._address.remarks:
             _log.warning("%s", remark)
         for table in sorted(self._options.skip_tables):
@@ -148,7 +144,7 @@ class PostgresSource:
             if self._options.transient and not log.state.slots:
                 log = self._keep_for_now()
             check_slots(log.state, self._address)
-            self._shards = self._ask(self._known_shards)
+            self._shards = self._control.ask(self._known_shards)
             self._look_at_tables()
             self._answered_s = time.monotonic()
         except BaseException:
@@ -198,11 +194,11 @@ class PostgresSource:
                 self._shown = None  # so the next look proves the log again
             raise
         except AnotherServer:
-            self._ask_anew()
+            self._control.close()  # the address now leads to another server
             raise
         self._readers.add(reader)
         with suppress(WormholeError):  # it is tried again
-            self._ask(self._delivered.refresh)
+            self._control.ask(self._delivered.refresh)
         return reader
 
     def shards(self) -> frozenset[str]:
@@ -264,14 +260,14 @@ class PostgresSource:
             try:
                 return self._looked()
             except AnotherServer:
-                self._ask_anew()
+                self._control.close()  # the address now leads to another server
                 raise
 
     def _looked(self) -> Log:
         last = self._high_water.last  # read before the server's end, because readers advance meanwhile
-        state = self._ask(lambda control: read_state(control, self._address.publication, self._slots))
+        state = self._control.ask(lambda control: read_state(control, self._address.publication, self._slots))
         with self._lock:
-            seen, shown = self._seen, self._shown is self._control
+            seen, shown = self._seen, self._shown is self._control.connection
         self._observe_publication(state)
         same = seen is not None and seen.state.identity == state.identity
         if not same:
@@ -280,7 +276,7 @@ class PostgresSource:
         timelines = seen.timelines if seen is not None and same else read_timelines(self._address, state.timeline)
         log = self._continued(state, timelines, last, shown=shown and same)
         with self._lock:
-            self._seen, self._shown = log, self._control
+            self._seen, self._shown = log, self._control.connection
         self._opening.observe(log)
         for reader in tuple(self._readers):
             reader.outlived(log.history.number)
@@ -331,50 +327,20 @@ class PostgresSource:
         _log.error("another history of the log begins: %s", lost)
         return Log(state, self._incarnations.observe(state, lost), timelines)
 
-    def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Query the server over the control connection, or over a new one if it is broken."""
-        with self._asking:
-            for last in (False, True):
-                try:
-                    if self._control is None or not self._control.is_open:
-                        self._control = connect(self._address)
-                    with understood(self._address):
-                        answer = question(self._control)
-                except SourceUnavailable as error:
-                    if self._control is not None and self._control.is_open:
-                        raise
-                    self._ended = self._ended or isinstance(error, SessionEnded)
-                    self._drop_control()
-                    if last:
-                        self._let_it_end(error)
-                        raise
-                else:
-                    self._ended = False
-                    return answer
-        raise AssertionError("unreachable")
-
-    def _ask_anew(self) -> None:
-        """Close the control connection, because the address now leads to another server. The next query goes to
-        that.
-        """
-        with self._asking:
-            self._drop_control()
-
     def _commit_nothing(self) -> None:
-        self._ask(lambda control: control.query(EMPTY_COMMIT))
+        self._control.ask(lambda control: control.query(EMPTY_COMMIT))
 
     def _pause(self, seconds: float) -> None:
         if self._polling.stopped.wait(seconds):
             raise _closed()
 
     def _let_it_end(self, error: SourceUnavailable) -> None:
-        """Close the streams of pausing readers if the server ended the control session.
+        """Close the streams of pausing readers.
 
         A server that ended a session and accepts no other is shutting down, and waits for the readers.
         """
-        if self._ended:
-            for stream in tuple(self._streams):
-                stream.give_up(error, paused_s=_PAUSED_S)
+        for stream in tuple(self._streams):
+            stream.give_up(error, paused_s=_PAUSED_S)
 
     def _keep_for_now(self) -> Log:
         """Have the server keep its log while this session lasts."""
@@ -393,13 +359,7 @@ class PostgresSource:
         tables, self._tables = self._tables, None
         if tables is not None:
             tables.close()
-        with self._asking:
-            self._drop_control()
-
-    def _drop_control(self) -> None:
-        control, self._control = self._control, None
-        if control is not None:
-            control.close()
+        self._control.close()
 
     def _answer(self) -> None:
         for stream in tuple(self._streams):
@@ -410,7 +370,7 @@ class PostgresSource:
 
     def _poll_once(self) -> None:
         self._look()
-        self._ask(self._delivered.refresh)
+        self._control.ask(self._delivered.refresh)
         self._answered_s = time.monotonic()
 
     def _look_at_tables(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from datastores.common.polling import Polling
 from datastores.common.shared_state import make_state_dir, open_state
@@ -28,6 +29,7 @@ from datastores.postgres.decode.encoder import Encoder
 from datastores.postgres.decode.tables import Tables, shard_name
 from datastores.postgres.server.address import parse
 from datastores.postgres.server.connection import Connection, connect, understood
+from datastores.postgres.server.control import Control
 from datastores.postgres.sql_text import quote_identifier
 from wormhole.model.errors import (
     Diverged,
@@ -46,8 +48,6 @@ from wormhole.ports.log_times import begins_later
 __all__ = ["CaptureSource"]
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _POLL_S: Final = 1.0
 _TABLES_S: Final = 10.0
@@ -68,9 +68,8 @@ class CaptureSource:
         self._url = CaptureUrl.parse(url)
         self._schema = self._url.schema
         self._state_dir = options.state_dir / "postgres-capture"
-        self._asking = threading.Lock()  # one statement at a time over the control connection
         self._lock = threading.Lock()  # guards what a status is made from
-        self._control: Connection | None = None
+        self._control = Control(self._connected, self._within)
         self._seen: LogState | None = None
         self._incarnation = 0
         self._released: LogPosition | None = None
@@ -99,7 +98,7 @@ class CaptureSource:
             self._look()
             self._look_at_tables()
         except BaseException:
-            self._drop_control()
+            self._control.close()
             raise
         self._tables_s = time.monotonic()
         polls = (lambda: _POLL_S, partial(self._polling.poll, self._poll))
@@ -108,8 +107,7 @@ class CaptureSource:
     def stop(self) -> None:
         """See the port. Readers that are still open are closed."""
         self._polling.end(close=self._close_readers)
-        with self._asking:
-            self._drop_control()
+        self._control.close()
         with self._lock:
             self._seen = self._released = None
 
@@ -168,7 +166,7 @@ class CaptureSource:
         """See the port."""
         state = self._look()
         self._check(state, marker)
-        with installed(self._address, self._schema), understood(self._address):
+        with self._within():
             connection = connect(self._address)
         sharding, options = self._options.sharding, self._options
         tables = Tables(options.log, sharding, options.skip_tables, encoding=connection.encoding)
@@ -185,7 +183,7 @@ class CaptureSource:
             return frozenset({log})
         if sharding.by == "hash":
             return frozenset(hash_shards(log, sharding.count))
-        names = self._ask(lambda control: captured_tables(control, self._schema))
+        names = self._control.ask(lambda control: captured_tables(control, self._schema))
         return frozenset(shard_name(log, sharding, schema, table) for schema, table in names)
 
     def release(self, oldest: LogPosition) -> None:
@@ -227,7 +225,7 @@ class CaptureSource:
                 state = read_state(control, self._schema, read)
             return state
 
-        state = self._ask(looked)
+        state = self._control.ask(looked)
         number = self._histories.observe(state, read)
         with self._lock:
             self._seen, self._incarnation = state, number
@@ -235,22 +233,10 @@ class CaptureSource:
             reader.outlived(number)
         return state
 
-    def _ask(self, question: Callable[[Connection], T]) -> T:
-        """Query the server over the control connection, or over a new one if it is broken."""
-        with self._asking:
-            for last in (False, True):
-                try:
-                    if self._control is None or not self._control.is_open:
-                        self._control = self._connected()
-                    with installed(self._address, self._schema), understood(self._address):
-                        return question(self._control)
-                except SourceUnavailable:
-                    if self._control is not None and self._control.is_open:
-                        raise
-                    self._drop_control()
-                    if last:
-                        raise
-        raise AssertionError("unreachable")
+    @contextmanager
+    def _within(self) -> Iterator[None]:
+        with installed(self._address, self._schema), understood(self._address):
+            yield
 
     def _connected(self) -> Connection:
         connection = connect(self._address)
@@ -272,11 +258,6 @@ class CaptureSource:
             raise
         return connection
 
-    def _drop_control(self) -> None:
-        control, self._control = self._control, None
-        if control is not None:
-            control.close()
-
     def _poll(self) -> None:
         state = self._look()
         if self._options.may_act() and not self._options.transient:
@@ -293,19 +274,20 @@ class CaptureSource:
         if released is None or released.incarnation != present:
             return
         prune = f"SELECT {quote_identifier(self._schema)}.prune({released.offset}, {_AT_ONCE})"
-        while not self._polling.stopped.is_set() and self._ask(lambda control: control.query(prune)) == [("1",)]:
+        ask = self._control.ask
+        while not self._polling.stopped.is_set() and ask(lambda control: control.query(prune)) == [("1",)]:
             pass
 
     def _resume(self, state: LogState) -> None:
         """Let the triggers record changes again, once enough of the change table is free."""
         if state.opening or (state.stopped and state.bytes - state.free_bytes < state.most_bytes * _ROOM):
             resume = f"SELECT {quote_identifier(self._schema)}.resume()"
-            while self._ask(lambda control: control.query(resume)) == [("t",)]:
+            while self._control.ask(lambda control: control.query(resume)) == [("t",)]:
                 pass
             _log.error("changes are recorded again; those that were not are reported as a loss")
 
     def _look_at_tables(self) -> None:
-        found = self._ask(lambda control: troubles(control, self._schema))
+        found = self._control.ask(lambda control: troubles(control, self._schema))
         for problem in found:
             if problem not in self._found:
                 _log.warning("%s", problem)
@@ -317,7 +299,7 @@ class CaptureSource:
 
     def _after(self, state: LogState, condition: str) -> Datamarker:
         """The datamarker after the last transaction for which the condition holds."""
-        found = self._ask(lambda control: find(control, self._schema, condition))
+        found = self._control.ask(lambda control: find(control, self._schema, condition))
         if found is None:
             return self.earliest()
         begin = LogPosition(self._incarnation, 0, state.floor_place)
@@ -339,7 +321,7 @@ class CaptureSource:
         if order.offset == state.floor_place:
             place, checksum = state.floor_place, state.floor_checksum
         else:
-            there = self._ask(lambda control: find(control, self._schema, f"place = {order.offset}"))
+            there = self._control.ask(lambda control: find(control, self._schema, f"place = {order.offset}"))
             if there is None or str(there.number) != marker.delivered:
                 raise self._diverged(marker, "no transaction of the log ends there")
             place, checksum = there.place, there.checksum
