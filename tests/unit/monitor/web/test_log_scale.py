@@ -12,34 +12,33 @@ def at(file: int, offset: int, incarnation: int = 1) -> LogPosition:
     return LogPosition(incarnation, file, offset)
 
 
-def test_within_the_last_file_the_distance_is_the_difference() -> None:
-    distances = Distances(at(7, 1000), [])
-    assert distances.behind(at(7, 400)) == 600
-    assert distances.behind(at(7, 1000)) == 0
-    assert distances.behind(at(7, 1200)) == 0, "the end was looked at before the place"
-    assert distances.behind(at(8, 5)) == 0
-
-
-def test_a_known_place_makes_its_whole_file_exact() -> None:
-    distances = Distances(at(7, 1000), [(at(4, 300), 10_700)])
-    assert distances.behind(at(4, 300)) == 10_700
-    assert distances.behind(at(4, 0)) == 11_000
-    assert distances.behind(at(4, 2_000)) == 9_000
-
-
-def test_a_file_between_known_ones_is_estimated_and_stays_between_them() -> None:
-    distances = Distances(at(7, 1000), [(at(3, 0), 13_000)])  # 12,000 bytes in files 3 to 6
-    assert distances.behind(at(5, 0)) == 7_000
-    assert distances.behind(at(5, 1 << 40)) == 4_000 == distances.behind(at(6, 0)), "never into the next file"
-    exact = Distances(at(7, 1000), [(at(3, 0), 13_000), (at(5, 500), 2_500)])
-    assert exact.behind(at(4, 0)) == 8_000
-
-
-def test_what_is_not_known_is_not_made_up() -> None:
-    distances = Distances(at(7, 1000), [(at(4, 300), 10_700)])
-    assert distances.behind(at(2, 0)) is None, "older than every file that is known"
-    assert distances.behind(at(7, 10, incarnation=2)) is None
-    assert Distances(at(7, 1000), [(at(4, 0, incarnation=0), 5)]).behind(at(4, 0)) is None
+@pytest.mark.parametrize(
+    ("known", "place", "behind"),
+    [
+        # Within the last file the distance is the difference; 0 where the end was looked at before the place.
+        ([], at(7, 400), 600),
+        ([], at(7, 1000), 0),
+        ([], at(7, 1200), 0),
+        ([], at(8, 5), 0),
+        # A known place makes its whole file exact.
+        ([(at(4, 300), 10_700)], at(4, 300), 10_700),
+        ([(at(4, 300), 10_700)], at(4, 0), 11_000),
+        ([(at(4, 300), 10_700)], at(4, 2_000), 9_000),
+        # A file between known ones is estimated, and stays between them: 12,000 bytes in files 3 to 6.
+        ([(at(3, 0), 13_000)], at(5, 0), 7_000),
+        ([(at(3, 0), 13_000)], at(5, 1 << 40), 4_000),
+        ([(at(3, 0), 13_000)], at(6, 0), 4_000),
+        ([(at(3, 0), 13_000), (at(5, 500), 2_500)], at(4, 0), 8_000),
+        # What is older than every known file, or of another incarnation, is not made up.
+        ([(at(4, 300), 10_700)], at(2, 0), None),
+        ([(at(4, 300), 10_700)], at(7, 10, incarnation=2), None),
+        ([(at(4, 0, incarnation=0), 5)], at(4, 0), None),
+    ],
+)
+def test_how_far_behind_a_place_is(
+    known: list[tuple[LogPosition, int]], place: LogPosition, behind: int | None
+) -> None:
+    assert Distances(at(7, 1000), known).behind(place) == behind
 
 
 @given(

@@ -142,22 +142,21 @@ class Asked:
         accept(HELD, self.look, self.accept_loss, ScriptedClock().clock, patience_s=10)
 
 
-def test_a_flow_that_reads_up_to_the_loss_once_more_has_not_passed_it() -> None:
-    asked = Asked([flow("releasing", 20), flow("live", 10), flow("live", 20), HELD])
+@pytest.mark.parametrize(
+    ("answers", "refusals", "accepted"),
+    [
+        ([flow("releasing", 20), flow("live", 10), flow("live", 20), HELD], 0, 1),
+        ([HELD], 3, 1),
+        ([flow("opening", 10), flow("catching_up", 21)], 0, 0),
+    ],
+    ids=["it reads up to the loss once more", "the application is asked first", "the application goes on by itself"],
+)
+def test_a_loss_is_accepted_once_the_flow_is_at_it(
+    answers: list[admin_pb2.FlowStatus], refusals: int, accepted: int
+) -> None:
+    asked = Asked(answers, refusals=refusals)
     asked.run()
-    assert asked.accepted == 1
-
-
-def test_the_application_is_asked_first() -> None:
-    asked = Asked([HELD], refusals=3)
-    asked.run()
-    assert asked.accepted == 1
-
-
-def test_an_application_that_decides_to_go_on_needs_no_help() -> None:
-    asked = Asked([flow("opening", 10), flow("catching_up", 21)])
-    asked.run()
-    assert asked.accepted == 0
+    assert asked.accepted == accepted
 
 
 def test_in_the_end_the_error_has_the_next_step() -> None:

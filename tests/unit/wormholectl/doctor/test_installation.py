@@ -52,6 +52,15 @@ def with_flow(**fields: object) -> Survey:
     return replace(GOOD, answers=(Answer("h:7", one),))
 
 
+def without(field: str) -> Survey:
+    one = well()
+    one.ClearField(field)  # type: ignore[arg-type]
+    return replace(GOOD, answers=(Answer("h:7", one),))
+
+
+DRAINED = replace(GOOD, hosts=(Host("alpha", None, HostRequest(True, "ann"), ("shop/main/db1", "shop/main/db2")),))
+
+
 def test_where_all_is_well_every_check_says_so() -> None:
     report = judge(GOOD)
     assert found(GOOD) == []
@@ -72,12 +81,7 @@ def test_where_all_is_well_every_check_says_so() -> None:
             "problem",
             "none runs on alpha",
         ),
-        (
-            replace(GOOD, hosts=(Host("alpha", None, HostRequest(True, "ann"), ("shop/main/db1",)),)),
-            "monitors",
-            "warn",
-            "drained by ann",
-        ),
+        (DRAINED, "monitors", "warn", "drained by ann"),
         (
             replace(GOOD, hosts=(Host("alpha", monitor("given_up"), HostRequest(), ()),)),
             "monitors",
@@ -122,6 +126,10 @@ def test_where_all_is_well_every_check_says_so() -> None:
             "warn",
             "could not be asked: refused",
         ),
+        # After a ZooKeeper that lost its data the log is configured by the publisher's own file, applications are not.
+        (without("flows"), "flows", "warn", "no flow is there: no application has a shard of this log yet"),
+        (without("compiled"), "publishers", "warn", "shop/main/db1 runs interpreted"),
+        (replace(DRAINED, logs=("shop/main/db1", "shop/main/db2")), "monitors", "warn", "drained by ann"),
         (replace(GOOD, disks=(DiskRoom("/state", GIB // 2, 100 * GIB),)), "disk", "warn", "512 MiB of 100 GiB"),
         (replace(GOOD, disks=(DiskRoom("/state", 1000, 100 * GIB),)), "disk", "problem", "free for /state"),
     ],
@@ -130,30 +138,6 @@ def test_each_thing_that_can_be_wrong(seen: Survey, check: str, severity: str, s
     ((named, worst, what),) = found(seen)
     assert (named, worst) == (check, severity)
     assert says in what
-
-
-def test_a_publisher_without_any_flow() -> None:
-    """As after a ZooKeeper that lost its data: the publisher's log is configured by its own file, its applications
-    are not."""
-    one = well()
-    del one.flows[:]
-    seen = replace(GOOD, answers=(Answer("h:7", one),))
-    assert found(seen) == [("flows", "warn", "no flow is there: no application has a shard of this log yet")]
-
-
-def test_an_interpreted_publisher() -> None:
-    one = well()
-    del one.compiled[:]
-    assert found(replace(GOOD, answers=(Answer("h:7", one),))) == [
-        ("publishers", "warn", "shop/main/db1 runs interpreted")
-    ]
-
-
-def test_a_drained_hosts_logs_need_no_publisher() -> None:
-    drained = Host("alpha", None, HostRequest(True, "ann"), ("shop/main/db2",))
-    assert [one[0] for one in found(replace(GOOD, hosts=(drained,), logs=("shop/main/db1", "shop/main/db2")))] == [
-        "monitors"
-    ]
 
 
 def test_a_drained_host_whose_monitor_runs_is_reported_as_drained() -> None:
@@ -190,20 +174,24 @@ def test_a_record_that_cannot_be_read_is_a_problem_with_a_command() -> None:
     assert "`wormholectl config apply FILE`" in one.next_step
 
 
-def test_a_held_flow_comes_with_its_cause_and_the_causes_next_step() -> None:
-    seen = with_flow(
-        state="held", problem=admin_pb2.Problem(text="another publisher, db1@h:7, has it", hint="stop one")
-    )
-    found = next(finding for finding in judge(seen).findings if finding.check == "flows")
-    assert found.what == "held: cache/db1: another publisher, db1@h:7, has it"
-    assert found.next_step == "stop one; if it is still held then: wormholectl flows resume cache/db1"
-
-
-def test_the_cause_that_an_earlier_release_reports_is_shown_whole() -> None:
-    seen = with_flow(state="held", cause="another publisher has it. Next: stop one")
-    found = next(finding for finding in judge(seen).findings if finding.check == "flows")
-    assert found.what == "held: cache/db1: another publisher has it. Next: stop one"
-    assert found.next_step == "correct that, then wormholectl flows resume cache/db1"
+@pytest.mark.parametrize(
+    ("given", "what", "next_step"),
+    [
+        (
+            {"problem": admin_pb2.Problem(text="another publisher, db1@h:7, has it", hint="stop one")},
+            "another publisher, db1@h:7, has it",
+            "stop one; if it is still held then: wormholectl flows resume cache/db1",
+        ),
+        (  # as an earlier release reports it
+            {"cause": "another publisher has it. Next: stop one"},
+            "another publisher has it. Next: stop one",
+            "correct that, then wormholectl flows resume cache/db1",
+        ),
+    ],
+)
+def test_a_held_flow_comes_with_its_cause_and_a_next_step(given: dict[str, object], what: str, next_step: str) -> None:
+    found = next(finding for finding in judge(with_flow(state="held", **given)).findings if finding.check == "flows")
+    assert (found.what, found.next_step) == (f"held: cache/db1: {what}", next_step)
 
 
 def test_the_line_that_subscribers_need_with_tls() -> None:
