@@ -142,7 +142,7 @@ class Verifications:
 
 
 def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
-    """The note in the table's verification about keys that the subscriber named and about which nothing is known."""
+    """The note in the table's verification about the keys that the subscriber named and that could not be checked."""
     said = []
     if keys.foreign:
         said.append(
@@ -157,8 +157,8 @@ def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
 def unread_keys(table: str, keys: int) -> TableVerification:
     """The note in the verification of a table some of whose rows could not be read."""
     trouble = (
-        f"{keys} rows changed each time that they were read, so that what the application holds beside the table's "
-        "rows was not looked at. Next: verify the table again"
+        f"{keys} rows changed each time that they were read, so the rows that only the application holds were not "
+        "looked for. Next: verify the table again"
     )
     return TableVerification(table, not_compared=keys, ended=True, trouble=trouble)
 

@@ -70,9 +70,9 @@ class MarkerRecord:
 def last_value(config: Mapping[str, Any], topic: str, key: bytes, left: Callable[[], float]) -> bytes | None:
     """The value of the last committed record with this key; ``None``: there is none. Blocks for ``left()`` seconds.
 
-    The caller has fenced all that wrote the key. Then every transaction that did has ended, but transactions of other
-    shards may be open, and hide its records from readers of what is committed. So the end to be reached is that of all
-    records, and the transactions before it are waited for. It is read backwards from there, in growing portions.
+    The caller has fenced every producer that wrote the key, so their transactions have ended. Transactions of other
+    shards may be open, and hide later records from a reader of committed records. So this function takes the end of all
+    records, and waits for the transactions before it. From there it reads backwards, in growing portions.
 
     Raises ``KafkaException``, and :class:`~wormhole.model.errors.TargetUnavailable` if those transactions stay open.
     """

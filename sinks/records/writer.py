@@ -1,4 +1,4 @@
-"""What a kind of store implements that takes records."""
+"""The port of a store that takes records: what each kind of store implements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordRefused(Fatal):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Updates as a store takes them, whose form only its writer knows. ``number``: the number of the updates."""
+    """Updates in the form of one kind of store, which only its writer reads. ``number``: the number of the updates."""
 
     number: int
     parts: Sequence[Any]
@@ -61,8 +61,8 @@ class RecordWriter(ABC):
         """Write the records in order, and return when the store has confirmed all of them. They are of whole
         transactions, or a piece of one that follows the pieces before it.
 
-        After an exception any of them may have been written, and all come again. Raises :class:`RecordRefused` for a
-        record that the store will never take.
+        After an exception any of them may have been written, and all are written again. Raises :class:`RecordRefused`
+        for a record that the store will never take.
         """
 
     def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
@@ -80,8 +80,8 @@ class RecordWriter(ABC):
         return
 
     async def rolled_back(self, to: Datamarker, *, kept: bool) -> None:
-        """The records after ``to`` come again, but for those of updates that are parked or skipped. ``kept``: those
-        that were confirmed are left out.
+        """The records after ``to`` will be written again, except those of updates that are parked or skipped.
+        ``kept``: confirmed records are left out.
         """
         return
 

@@ -108,8 +108,8 @@ class Mirrored:
     # --- writing ---
 
     def apply(self, connection: Any, step: Step, generation: int) -> int:
-        """Make one step. Returns how many rows were not there that a partial update is for. Raises what the driver
-        raises, and :class:`~sinks.sql.failures.RowRefused`.
+        """Apply one step. Returns the number of partial updates whose row is missing. Raises what the driver raises,
+        and :class:`~sinks.sql.failures.RowRefused`.
         """
         match step:
             case Write():
@@ -138,7 +138,7 @@ class Mirrored:
         return absent
 
     def _stamp(self, generation: int) -> Own:
-        """A target of which `soft_delete` was taken back still has the column."""
+        """The columns of the sink. A target still has the column of ``soft_delete`` when the setting was removed."""
         deleted = {} if self._table.column(DELETED) is None else {DELETED: False}
         return {SHARD: self.place.shard, GENERATION: generation, **deleted}
 
@@ -211,7 +211,7 @@ class Mirrored:
         self._delete(connection, self._keys(keys), generation, scope)
 
     def remove_older(self, connection: Any, except_keys: Sequence[Key], generation: int) -> None:
-        """Remove the shard's rows that were not received in this generation, but for those with ``except_keys``."""
+        """Remove the shard's rows that were not received in this generation, except those with ``except_keys``."""
         if except_keys and self._key:
             own = {GENERATION: generation}
             source = self._database.equal(self._source)

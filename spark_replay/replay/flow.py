@@ -152,7 +152,7 @@ class ReplayFlow:
                 hint = f"{hint}; then `{self._request.resume_command}` goes on"
             else:
                 hint = f"{hint}; if its updates are still wanted: `{self._anew}`"
-        message = f"it was not taken up: {error.message}"
+        message = f"it was not resumed: {error.message}"
         self._observer.says(f"{self.plan.flow}: {message}")
         self._left_out, self.finished = self._report(self._marker, message, hint, error.code), True
 
@@ -189,7 +189,7 @@ class ReplayFlow:
         except UsageError:
             found = self._find()  # another publisher may answer at its address
         except WormholeError:
-            pass  # the task hears it too, and reports it
+            pass  # the task gets the same error, and reports it
         self._withdraw()
         return found
 
@@ -296,7 +296,7 @@ class ReplayFlow:
         return self._report(
             marker,
             (
-                f"data loss: the live log begins behind the end of the archive, {missing} is nowhere any more "
+                f"data loss: the live log begins behind the end of the archive, {missing} exists nowhere any more "
                 f"({gap.message})"
             ),
             "the application gets the same range; let the archiver run all the time, and let the log live longer "
@@ -509,9 +509,9 @@ class ReplayFlow:
                     f"its lease ends within {self._request.lease_s:g} s"
                 )
         if not goes_on:
-            hint = hint or "begin another replay once that is mended"
+            hint = hint or "correct that, then begin another replay"
         elif self._request.resume_command not in hint:
-            hint = f"{hint or 'mend that'}; then `{self._request.resume_command}` goes on"
+            hint = f"{hint or 'correct that'}; then `{self._request.resume_command}` goes on"
         return replace(self._report(self._marker, f"{error.message}; {became}", hint, error.code), handed_over=False)
 
     def _report(self, marker: Datamarker, message: str, hint: str = "", code: str = "") -> FlowReport:

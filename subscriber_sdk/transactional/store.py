@@ -1,7 +1,7 @@
 """The port of an application's database: what :mod:`subscriber_sdk.transactional.shard` needs of a driver.
 
-Every store has coroutines. Those of a store that blocks never wait for the event loop, so that :func:`finish` runs them
-to their end in the thread of a plain ``def`` callback.
+The methods of every store are coroutines. The coroutines of a store that blocks never wait for the event loop. So
+:func:`finish` can run them to their end in the thread of a plain ``def`` callback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Session(Protocol[C_co]):
 
     @property
     def connection(self) -> C_co:
-        """What the handler gets."""
+        """The connection that the handler gets."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Session(Protocol[C_co]):
 
     @property
     def failed(self) -> bool:
-        """Whether a statement of the transaction failed outside of a savepoint of the handler's own."""
+        """Whether a statement of the transaction failed outside of the handler's savepoints."""
         ...
 
     def in_use(self) -> AbstractContextManager[object]:
@@ -73,8 +73,8 @@ class Session(Protocol[C_co]):
 
 class Store(Generic[C]):
     """Connections to one database. ``timeout``: seconds that one statement, one wait for a lock and one pause within a
-    transaction may take. It has to be shorter than ``handler_timeout``. ``refusal``: the error for a driver's that only
-    an operator can remedy; ``None``: the database fails just now.
+    transaction may take. It has to be shorter than ``handler_timeout``. ``refusal``: converts an error
+    of the driver that only an operator can remedy; ``None``: the error is a temporary one.
     """
 
     blocking: bool

@@ -146,7 +146,7 @@ def test_what_neither_log_nor_archive_holds_is_reported_exactly(scene: Scene, ca
     last = scene.write(1)
     assert replays(scene, capsys, mode="log") == 1
     told = capsys.readouterr().out
-    assert f"{kept + 1} to {last - 1} is nowhere any more" in told, told
+    assert f"{kept + 1} to {last - 1} exists nowhere any more" in told, told
     scene.wait("the application is told", lambda: losses(scene, "cache", kept + 1, last - 1) == 3)
     for flow in scene.flows("cache"):
         assert run("flows", "accept-loss", flow.flow, "--yes", "-c", str(scene.config))[0] == 0

@@ -68,14 +68,16 @@ def init(
     ] = "",
     to_password_file: Annotated[
         Path | None,
-        typer.Option("--to-password-file", metavar="FILE", help="Has the password of that store.", show_default=False),
+        typer.Option(
+            "--to-password-file", metavar="FILE", help="The file with the password of that store.", show_default=False
+        ),
     ] = None,
     application: Annotated[
         str,
         typer.Option(
             "--application",
             metavar="NAME",
-            help="The name of yours, and of the sink: cache, or mirror with --to.",
+            help="The name of the application, and of the sink. Default: cache, with --to mirror.",
             show_default=False,
         ),
     ] = "",
@@ -93,8 +95,8 @@ def init(
         Literal["latest", "existing"] | None,
         typer.Option(
             "--start",
-            help="With the next change, or with the rows that the tables hold already. In a terminal you are asked; a "
-            "sink begins with the rows.",
+            help="Begin with the next change, or with the rows that the tables hold already. In a terminal the command "
+            "asks; a sink begins with the rows.",
         ),
     ] = None,
     yes: Annotated[
@@ -106,8 +108,8 @@ def init(
     """Write a configuration, a subscriber and its test for a datastore, ready to run; with --to a configuration that
     needs no program. No password is written.
 
-    Exit code 1 when something has to be done before a publisher can run, 3 when the datastore could not be seen; the
-    files are written all the same.
+    Exit code 1 when something has to be done before a publisher can run, 3 when the datastore could not be examined.
+    The files are written in both cases.
     """
     from wormhole.config import parse
     from wormhole.config.check import check_sinks
@@ -216,8 +218,8 @@ def _wants_existing(readable: bool, start: str | None) -> bool:
 
 
 def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects", yes: bool, log: str) -> bool:
-    """Offer to make what a publisher needs in the datastore; whether that was done. ``log``: what a command is given
-    to name it.
+    """Offer to make what a publisher needs in the datastore. Returns whether it was made. ``log``: the arguments with
+    which a command names the log.
     """
     from wormholectl.objects import show_statements
 
@@ -245,8 +247,8 @@ def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects"
 def _examined(
     found: "Datastore", url: str, named: str, folder: Path, login: "Login"
 ) -> "tuple[str, Report, WormholeError | None]":
-    """The URL as a configuration may hold it, what ``doctor`` finds of the log that is ``named`` there, and why it does
-    not find anything.
+    """The URL in the form of a configuration, the report of ``doctor`` on the log ``named``, and the error if the
+    datastore could not be examined.
 
     A fault of the request itself is raised.
     """
@@ -266,7 +268,7 @@ def _examined(
 
 
 def _place(source: str) -> str:
-    """What a datastore may be called after when no database is: the folder's name, or the host's."""
+    """The name for a datastore without a database: that of the folder or the host."""
     parts = urlsplit(source)
     if not parts.netloc:
         return unquote(parts.path).rstrip("/").rpartition("/")[2]
@@ -275,8 +277,8 @@ def _place(source: str) -> str:
 
 
 def _free_port(folder: Path, application: str) -> int:
-    """A port for the subscriber of ``application`` that is free now. Another folder or application has another one: the
-    first one's subscriber may not run yet.
+    """A port for the subscriber of ``application`` that is free now. Another folder or application gets another port,
+    because the subscriber of the first may not run yet.
     """
     import socket  # for `--help` it would take longer than all of this module
 
@@ -301,7 +303,7 @@ def _as_named_in(folder: Path, given: Path) -> str:
 
 
 def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
-    """All of them or, where one is there already, none."""
+    """Write all files, or none if one of them exists."""
     present = [name for name in texts if (folder / name).exists()]
     if present and not force:
         raise UsageError(
@@ -314,7 +316,7 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for draft, name in zip(drafts, texts, strict=True):
-                with draft.open("x", encoding="utf-8") as file:  # nothing that was put in the way
+                with draft.open("x", encoding="utf-8") as file:  # fails if another process made the file
                     file.write(texts[name])
             for draft, path in drafts.items():
                 draft.replace(path)  # a link is replaced, not followed

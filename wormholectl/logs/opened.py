@@ -1,6 +1,6 @@
-"""A log at a URL opened for one command, with a folder of its own that goes with it.
+"""Opens the log at a URL for one command, with a temporary folder of its own.
 
-A publisher of the same log does not notice the reading.
+A publisher of the same log is not affected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTLED_S: Final = 10.0
 
 @contextmanager
 def open_log(url: str, login: Login) -> Iterator[LogSource]:
-    """The log at ``url``, started, with a folder of its own that goes with it.
+    """The log at ``url``, started. Its state is in a temporary folder, which is removed at the end.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -59,7 +59,7 @@ def open_log(url: str, login: Login) -> Iterator[LogSource]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the tail like Ctrl-C: with its folder cleared away."""
+    """Let SIGTERM end the command as Ctrl-C does, so that its folder is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -72,10 +72,11 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _state_folder(database: Path | None) -> Iterator[Path]:
-    """A temporary folder: beside a database of files where we may, since links to its log files cost nothing there.
+    """A temporary folder. If the database consists of files, the folder is beside them where the user may write there,
+    because links to log files need no space on the same disk.
 
-    What a killed tail left there would keep deleted log files on disk, so it is cleared away first. The lock, which
-    dies with its process, distinguishes such a folder from one in use.
+    The folder of a killed command would keep deleted log files on disk, so such folders are removed first. A lock that
+    ends with its process distinguishes them from folders in use.
     """
     beside = Path(tempfile.gettempdir())
     if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):

@@ -42,7 +42,7 @@ _FOREIGN_KEY: Final = re.compile(
 class Cascade:
     """A foreign key that lets InnoDB change this table's rows.
 
-    ``rules``: what does, ``ON DELETE CASCADE`` and the like."""
+    ``rules``: the rules with which it does, such as ``ON DELETE CASCADE``."""
 
     name: str
     parent: str
@@ -51,7 +51,7 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table of the user's.
+    """A table that is not the system's.
 
     ``key_columns``: the number of columns of the key in the log, 0 without one. ``unreadable``: columns of a character
     set that cannot be decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
@@ -215,8 +215,8 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
 
 
 def _read_cascades(connection: Connection[DictCursor]) -> dict[tuple[str, str], tuple[Cascade, ...]]:
-    # The table of the rules is closed to an account that has SELECT only; where foreign keys are, and what tables look
-    # like, is not.
+    # An account that has only SELECT cannot read the table of the rules. It can read which tables have foreign keys,
+    # and the definitions of tables.
     rows = query(
         connection,
         "SELECT DISTINCT table_schema AS db, table_name AS tab FROM information_schema.key_column_usage"

@@ -129,7 +129,7 @@ def test_a_flow_whose_replay_ended_meanwhile_is_left_out_and_reported(tmp_path: 
         run.plan.begun, run.plan.started_s = True, 7.5
     lost, other = resumed.run()
     assert (lost.handed_over, other.handed_over, len(jobs.rates)) == (False, True, 1)
-    assert lost.message == "it was not taken up: no replay any more"
+    assert lost.message == "it was not resumed: no replay any more"
     assert told.said == [f"{lost.flow}: {lost.message}"]
     assert "cancel" not in script.asked
 

@@ -202,7 +202,8 @@ def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
     assert first is None or marker_from_message(one.begin.snapshot) == run.plan.range.begin
 
 
-# --- a publisher that was started again ----------------------------------------------------------------------------------  # noqa: E501
+# --- a publisher that was started again
+# ----------------------------------------------------------------------------------
 
 
 def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_once_more(
@@ -277,7 +278,7 @@ def test_an_archive_that_does_not_grow_ends_in_a_loss_with_its_range(tmp_path: P
     run = begun(archived(tmp_path), script, Pushing(done))
     report = run.run()
     assert not report.handed_over
-    assert "7 to 9 is nowhere any more" in report.message
+    assert "7 to 9 exists nowhere any more" in report.message
     assert script.asked[-2:] == ["finish", "finish"]
 
 
@@ -298,7 +299,7 @@ def test_what_cannot_go_on_is_given_back_and_says_so(
     report = run.run()
     assert script.asked[-1] == asked
     assert text in report.message
-    assert report.hint == "mend that; then `wormholectl replay --resume r` goes on"
+    assert report.hint == "correct that; then `wormholectl replay --resume r` goes on"
     assert report.state == "needs_replay"
 
 
@@ -522,7 +523,7 @@ def test_what_was_not_taken_up_is_reported_with_what_pushes_it(
     run.begin()
     run.renew()
     report = run.run()
-    assert (report.handed_over, report.state, report.message) == (False, "live", "it was not taken up: it is gone")
+    assert (report.handed_over, report.state, report.message) == (False, "live", "it was not resumed: it is gone")
     assert hint in report.hint
     assert (script.asked, jobs.tasks) == (["begin", "begin"], [])
 
