@@ -51,7 +51,7 @@ class Throughput:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports on which no process listens now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

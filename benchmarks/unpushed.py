@@ -20,7 +20,7 @@ __all__ = ["Unpushed"]
 
 @dataclass(frozen=True, slots=True)
 class Unpushed(Task):
-    """A task whose flow nobody has: no publisher is asked, and no subscriber dialled."""
+    """A task whose flow no publisher has: no publisher is asked, and no subscriber dialled."""
 
 
 def _run(task: Task, source: tasks._Sources, clock: Clock) -> TaskOutcome:

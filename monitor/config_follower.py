@@ -227,9 +227,9 @@ class ConfigFollower:
             return
         found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in desired]
         text = (
-            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: everybody who can write there can make "
-            "this host read a file or dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of this "
-            "monitor"
+            f"the source of {', '.join(sorted(found))} comes from ZooKeeper: every process that can write there can "
+            "make this host read a file or dial an address. Next: `wormholectl hosts adopt -c FILE` with the file of "
+            "this monitor"
         )
         if found and text != self._warned:
             self._report_config(text, logging.WARNING)

@@ -1,7 +1,7 @@
 """Compiled forms of the hot modules, kept in the user's cache for the next checkout that has the same sources.
 
 A set is named by the digest of what it was made from. It appears whole or not at all, holds the checksum of each file,
-and is taken only from a folder that nobody else can write to. Standard library only.
+and is taken only from a folder that no other user can write to. Standard library only.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def missing_system_packages(group: str, *, compile_wanted: bool) -> list[SystemP
 
 
 def _missing(*programs: str) -> bool:
-    """Whether one of them is not there. Servers and tools for root are not on everybody's path."""
+    """Whether one of them is not there. Servers and tools for root are not on every user's path."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
     return any(shutil.which(program, path=path) is None for program in programs)
 

@@ -1,11 +1,11 @@
-"""mypy and pyright accept the programs of the documents and the examples, in strict mode.
+"""Checks that mypy and pyright accept the programs of the documents and the examples, in strict mode.
 
     python -m scripts.programs
 
 A program is a Python snippet that uses the SDK; one whose first line is ``# NAME.py`` can be imported by that name.
-Those of docs/testing.md are left out: nobody annotates their tests.
-The examples are in mypy's other run (``make check``), as are the wrong options that both refuse: a comment
-``# type: ignore`` that one of them does not need is an error.
+The programs of docs/testing.md are left out, because their tests have no annotations. The examples are in mypy's other
+run (``make check``), and so are wrong options that both checkers refuse: a comment ``# type: ignore`` that one of them
+does not need is an error.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def read_page(text: str) -> list[Step]:
         if blocks := tuple(_blocks(body)):
             steps.append(Step(title, blocks))
     if sum(len(step.blocks) for step in steps) != len(_FENCE.findall(text)):
-        raise QuickstartError("a fence stands before the first heading: nobody would run it")
+        raise QuickstartError("a fence stands before the first heading: it would not be run")
     return steps
 
 
@@ -105,7 +105,7 @@ def _blocks(body: str) -> Iterator[Block]:
     for fence in _FENCE.finditer(body):
         language, code = fence.groups()
         if language not in ("sh", "sql", "text"):
-            raise QuickstartError(f"nobody knows how to run ```{language or '(nothing)'}: {code.splitlines()[0]}")
+            raise QuickstartError(f"it is not known how to run ```{language or '(nothing)'}: {code.splitlines()[0]}")
         before = body[: fence.start()].strip().rpartition("\n\n")[2]
         label = _LABEL.match(before)
         words = {word.strip() for word in label[1].split(",")} if label else set()
@@ -172,7 +172,7 @@ def store(kind: str, folder: Path) -> Iterator[Store]:
                 lambda text: postgres.sql(*_statements(text), database="shop"),
             )
         return
-    # As servers are when nobody thought of tailing them.
+    # As servers are that were not set up for tailing.
     no_gtids = {"gtid-mode": "OFF", "enforce-gtid-consistency": "OFF"}
     usual = {"binlog-row-metadata": "MINIMAL"} | (no_gtids if kind == "MySQL" else {"binlog-format": "MIXED"})
     flavour = kind.lower()

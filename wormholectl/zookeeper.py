@@ -17,7 +17,9 @@ __all__ = ["app"]
 
 _SHOWN: Final = 10
 
-app = typer.Typer(no_args_is_help=True, help="Close ZooKeeper to everybody but publishers, subscribers and operators.")
+app = typer.Typer(
+    no_args_is_help=True, help="Close ZooKeeper to every client except publishers, subscribers and operators."
+)
 
 
 @app.command(
@@ -55,9 +57,7 @@ def credentials(
             "WORMHOLE_COORDINATOR_AUTH_FILE. Each file belongs to the user of its process, mode 0600, on no other host "
             "than it runs on."
         ),
-        "it is closed to everybody else"
-        if closed
-        else "then `wormholectl zookeeper close` takes the rights of all others",
+        "it is closed to all others" if closed else "then `wormholectl zookeeper close` takes the rights of all others",
     )
 
 
@@ -102,7 +102,7 @@ def close(
     )
     confirm(f"{settings.zookeeper}: {what}?", yes)
     close_to_others(settings)
-    print_text(f"{settings.zookeeper} is closed to everybody without credentials")
+    print_text(f"{settings.zookeeper} is closed to clients without credentials")
 
 
 def _shared(coordinator: str) -> "CoordinatorConfig":

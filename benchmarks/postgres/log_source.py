@@ -1,6 +1,6 @@
 """This project's log source alone, in one process: run as ``python -m benchmarks.postgres.log_source``.
 
-It decodes, encodes and makes segments; nobody looks at the values. See :mod:`benchmarks.postgres.readers`.
+It decodes, encodes and makes segments; the values are not read. See :mod:`benchmarks.postgres.readers`.
 """
 
 from __future__ import annotations

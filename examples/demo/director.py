@@ -136,7 +136,7 @@ class _Director:
             "writer", "examples.demo.writer", *store, self._folder / COMMITS, fifo, self._seed, seconds, _RATE
         )
         await self._scene.until(lambda: "writer" in self._scene.ready, _START_S, "the store's opening")
-        self._say(f"embedded ZooKeeper at {self._zookeeper.hosts}, coordination for everybody")
+        self._say(f"embedded ZooKeeper at {self._zookeeper.hosts}, the coordination of all processes")
         self._say(f"store: {self._datastore.told} (writer: pid {self._pid('writer')})")
         toml = self._folder / "shop.toml"
         toml.write_text(configuration(self._zookeeper.settings, self._datastore.source))
@@ -238,7 +238,7 @@ class _Director:
         os.kill(pid, signal.SIGKILL)
         self._facts.kills += 1
         killed_ns = time.monotonic_ns()
-        self._say(f"publisher killed with kill -9 (pid {pid}); nobody but the monitor starts another")
+        self._say(f"publisher killed with kill -9 (pid {pid}); only the monitor starts another")
         await scene.until(lambda: watch.pid != pid, _EVENT_S, "the monitor's start of another publisher")
         self._say(f"publisher started again by the monitor (pid {watch.pid})")
         await scene.until(

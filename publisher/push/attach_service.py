@@ -68,8 +68,9 @@ class AttachService:
     """Admits subscribers.
 
     ``application``: the configuration of an application whose subscribers dial; ``None``: there is none of that name.
-    ``settings``: where it should listen. ``address``: where it does, empty: nowhere; ``token_address``: where with TLS
-    it asks for no certificate. ``insecure``: without TLS, processes of other users and hosts are admitted too.
+    ``settings``: the configured addresses. ``address``: the address at which it listens; empty: it does not.
+    ``token_address``: with TLS, the address at which it requests no certificate. ``insecure``: without TLS, processes
+    of other users and hosts are admitted too.
     ``refused``: the attempts that were not admitted, by code.
     """
 
@@ -104,7 +105,7 @@ class AttachService:
         await self._admit(requests, context, self.attached.offer)
 
     async def observe(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """The method of a client that looks at what an application receives."""
+        """The method of a client that shows what an application receives."""
         await self._admit(requests, context, self._observers.observe)
 
     async def _admit(
@@ -206,9 +207,10 @@ class AttachService:
 
 
 class AttachListener:
-    """Listens from the time when the first application wants it.
+    """Listens once an application has subscribers that dial.
 
-    ``follow`` runs beside it: it follows which applications do. ``problem``: why it does not listen since then.
+    ``follow`` runs at the same time, and follows which applications have such subscribers. ``problem``: why it does not
+    listen although one has.
     """
 
     def __init__(self, service: AttachService, follow: Callable[[], Awaitable[object]], clock: Clock) -> None:
@@ -219,16 +221,16 @@ class AttachListener:
 
     @property
     def address(self) -> str:
-        """Where it listens; empty: it does not."""
+        """The address at which it listens; empty: it does not listen."""
         return self.service.address
 
     @property
     def token_address(self) -> str:
-        """Where with TLS it asks for no certificate; empty: nowhere."""
+        """The address at which it requests no certificate, with TLS; empty: there is none."""
         return self.service.token_address
 
     async def run(self) -> None:
-        """Listen until cancelled. An address that cannot be taken is tried again, because other flows are served
+        """Listen until cancelled. If the address cannot be taken, a retry follows, because other flows are served
         meanwhile.
         """
         following = asyncio.ensure_future(self._follow())
@@ -281,8 +283,8 @@ async def _revoked(trust: Trust, certificate: Certificate) -> WormholeError:
 
 
 def attach_point(settings: PublisherConfig, log: str, name: str, *, tls: bool) -> AttachPoint:
-    """What is announced of a publisher with these settings. A port that is not fixed is not known before it listens, so
-    it is not announced.
+    """The announcement of a publisher with these settings. A port that is not fixed is not announced, because it is not
+    known before the publisher listens.
     """
     named, outside = split_advertised(settings.attach_advertise)
 

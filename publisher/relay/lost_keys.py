@@ -192,7 +192,8 @@ def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
 
 
 def lost_file(data: bytes, identity: bytes, *, shards: Iterable[str] | None = None) -> LostFile | None:
-    """Inverse of :func:`lost_file_to_bytes`; ``None`` for another identity. ``shards``: only these, ``None``: all.
+    """Inverse of :func:`lost_file_to_bytes`; ``None`` for another identity. ``shards``: the shards to read; ``None``:
+    all.
 
     Raises :class:`~caravan.backfill.encoding.DamagedError`.
     """

@@ -57,7 +57,9 @@ _WRITES_TOGETHER: Final = 100
 _REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations
 _OPERATION_BYTES: Final = 9 + 4 + 4  # its head, the length of the path, a version or flags
 _LENGTH_BYTES: Final = 4  # the length in front of content
-_RIGHTS_BYTES: Final = 256  # at most, of a node that a publisher makes: the operator's, the publisher's, everybody's
+_RIGHTS_BYTES: Final = (
+    256  # at most, of a node that a publisher makes: the operator's, the publisher's, those of all others
+)
 
 Ask = Callable[[Any], Any]
 Fill = Callable[[Any], None]

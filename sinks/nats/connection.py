@@ -63,7 +63,7 @@ class _Client(Client):
         self._public_nkey = key.public
 
     def _connect_command(self) -> bytes:
-        # The client itself encrypts if the server asks for it: whoever is in between could leave that out.
+        # The client itself encrypts if the server asks for it: a process in between could remove the request.
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
             raise nats.errors.SecureConnWantedError
         return super()._connect_command()

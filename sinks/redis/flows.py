@@ -1,9 +1,10 @@
 """The record of each flow in the store: its epoch, a version that rises with each write, and its datamarker.
 
-Every write of a flow raises the version of its record, in the same script or behind its other commands. The server
-takes it only if the record is as the flow knows it. So a process that lost the shard writes nothing any more. And a
-server that lost its last writes, because it was restored, restarted or replaced by a replica, is noticed before the
-next datamarker is acknowledged: the flow is assigned again, and goes on from the datamarker that the server still has.
+Every write of a flow raises the version of its record, in the same script or after its other commands. The server
+accepts the write only if the record has the version that the flow knows. So a process that lost the shard writes
+nothing any more. A server may lose its last writes, because it was restored, restarted or replaced by a replica. This
+is noticed before the next datamarker is acknowledged. The flow is then assigned again, and continues from the
+datamarker that the server still has.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CHECK: Final = """
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if (found[1] or '') ~= ARGV[1] or (found[2] or '') ~= ARGV[2] then return 0 end
 """
-"""How every script begins: it returns 0 if the record of the flow is another one."""
+"""The beginning of every script: it returns 0 if the flow's record has another epoch or version."""
 RAISE: Final = f"{CHECK} redis.call('HSET', KEYS[1], 'version', ARGV[3]) return 1"
 """The script that only raises the version."""
 _STORE: Final = f"{CHECK} redis.call('HSET', KEYS[1], unpack(ARGV, 3)) return 1"
@@ -51,8 +52,8 @@ class Evicted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script that begins with :data:`CHECK`, stores ``ARGV[3]`` as the version, and returns 1. ``keys`` come behind
-    the flow's record, ``arguments`` behind the new version.
+    """A script that begins with :data:`CHECK`, stores ``ARGV[3]`` as the version, and returns 1. ``keys`` come after
+    the flow's record, ``arguments`` after the new version.
     """
 
     text: str
@@ -62,8 +63,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What is stored. ``era``: rises when the incarnation of the datamarker falls, because the publisher lost the
-    histories of the log; ``incarnation``: that of the last datamarker.
+    """The stored record of a flow. ``era``: rises when the incarnation of the datamarker falls, because the publisher
+    lost the histories of the log; ``incarnation``: that of the last datamarker.
     """
 
     row: MarkerRow
@@ -77,8 +78,8 @@ class _Flow:
 
 
 class FlowRecords:
-    """Those of the flows of one process. ``form``: the form of what the sink stores. ``whole``: whether the store holds
-    every row, so that a flow that has advanced may not begin with an empty one.
+    """The records of the flows of one process. ``form``: the form of what the sink stores. ``whole``: whether the store
+    holds every row, so that a flow that has advanced may not begin with an empty one.
     """
 
     def __init__(self, store: Store, form: str, *, whole: bool) -> None:
@@ -91,8 +92,8 @@ class FlowRecords:
         self._sent: dict[str, Sent] = {}  # by shard what is not confirmed yet
 
     async def assigned(self, notice: ShardNotice, evicted: Evicted | None = None) -> KeptMarker | None:
-        """An epoch begins. Returns the stored datamarker, where delivery begins; ``None``: at the publisher's.
-        ``evicted``: so that rows which the server removed are noticed.
+        """An epoch begins. Returns the stored datamarker, at which delivery begins; ``None``: it begins at the
+        publisher's datamarker. ``evicted``: shows whether the server has removed rows.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """

@@ -95,7 +95,7 @@ def groups(manifest: Manifest, target_bytes: int = TARGET_BYTES) -> Iterator[tup
 
 
 def planned(store: ArchiveStore, shards: Sequence[str] = (), target_bytes: int = TARGET_BYTES) -> list[Group]:
-    """The groups to merge, the largest first. ``shards``: only these; empty: all.
+    """The groups to merge, the largest first. ``shards``: the shards to merge; empty: all.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a shard of which nothing is archived, and what the store
     raises.

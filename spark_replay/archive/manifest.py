@@ -98,7 +98,8 @@ class Checkpoint:
     """A stored list of adjacent files, as a manifest names it. It is never changed either.
 
     ``name``: within the shard's folder of checkpoints. ``files``: the number of files in the list. ``bytes`` and
-    ``crc32``: the CRC-32 of the stored list. ``begin`` and ``end``: the places between which its files are, for people.
+    ``crc32``: the size and the CRC-32 of the stored list. ``begin`` and ``end``: the places between which its files
+    are, for people.
     """
 
     name: str

@@ -72,9 +72,9 @@ def write_baseline(
     """Write the tables of ``logs`` as they are at the archive's end into the folder ``to``.
 
     ``logs``: the logs of the archive. ``to``: an empty folder, or one in which an earlier call did not finish.
-    ``tables``: only these. ``readings``: how single tables are read. Raises :class:`~wormhole.model.errors.UsageError`
-    for a wrong request, :class:`~wormhole.model.errors.ReplayError` if the tables cannot be made whole, and what the
-    datastore and the archive raise.
+    ``tables``: the tables to read; empty: all. ``readings``: how single tables are read. Raises
+    :class:`~wormhole.model.errors.UsageError` for a wrong request, :class:`~wormhole.model.errors.ReplayError` if the
+    tables cannot be made whole, and what the datastore and the archive raise.
     """
     folder = Folder(to, ABOUT, FOLDER)
     with SourceTables({log.name: log for log in logs}, pace.patience_s) as source:

@@ -51,9 +51,9 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class BaselinePlan:
-    """``scan``: the number in the ids of the rows. ``asked``: only these tables. ``begins``: by log, the end of its
-    archive before anything was read. ``fingerprints``: by log and table, of the key. ``left_out``: tables that cannot
-    be read, with the reason. ``others``: tables that were not requested. ``ranges``: ascending by number.
+    """``scan``: the number in the ids of the rows. ``asked``: the tables that were named. ``begins``: by log, the end
+    of its archive before anything was read. ``fingerprints``: by log and table, of the key. ``left_out``: tables that
+    cannot be read, with the reason. ``others``: tables that were not requested. ``ranges``: ascending by number.
     """
 
     dataset: str

@@ -1,8 +1,8 @@
 """Iceberg tables, by pyiceberg, in any catalogue that it supports.
 
-A commit is one snapshot, whose summary has our places. The catalogue accepts it only if the previous snapshot is the
-one that was read. Our commits are never repeated on a newer one, because the rows were computed from the one that was
-read.
+A commit is one snapshot, whose summary has our places. The catalogue accepts the commit only if the previous snapshot
+is still the one that was read. Our commits are never repeated on a newer snapshot, because the rows were computed from
+the snapshot that was read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
-"""Properties that each table gets unless it has them, because every commit writes the metadata anew."""
+"""Properties that each table gets unless it has them. They bound the metadata, which every commit writes again."""
 
 
 def open_catalogue(name: str, properties: Mapping[str, str]) -> Catalog:

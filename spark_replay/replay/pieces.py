@@ -33,8 +33,8 @@ __all__ = ["Formats", "Pass", "Selector", "is_read", "log_pieces"]
 
 _BODY_BYTES: Final = 256 << 10
 _DUE_BYTES: Final = 64 << 20
-"""Bytes of rows of a pass after which an offer is due. If filters drop nearly all rows, nothing else makes one due for
-a long time, and the rows stay in memory.
+"""Bytes of rows of a pass after which an offer is due. Without this limit, a filter that drops nearly all rows would
+delay the next offer for a long time, and the rows would stay in memory.
 """
 
 
@@ -164,9 +164,9 @@ def _about(shard: str, entry: FileEntry) -> Iterator[None]:
     except ArchiveError as error:
         if _is_missing(error):  # on a service that reads a file piece by piece
             raise ArchiveUnavailable(
-                f"{entry.name} went while it was read",
+                f"{entry.name} was deleted while it was read",
                 shard=shard,
-                hint="the next attempt reads what is there in its place",
+                hint="the next attempt reads the files that replaced it",
             ) from error
         raise error.at(shard=shard, position=f"{entry.begin.order} to {entry.end.order}") from error.__cause__
 
@@ -305,9 +305,9 @@ class Pass:
         """Prepare to compute the batches anew. Raises :class:`~wormhole.model.errors.ReplayError` for an iterator."""
         if isinstance(self._batches, Iterator):
             raise ReplayError(
-                "the rows of this pass cannot be had again, and some are needed",
+                "the rows of this pass cannot be read again, and some are needed",
                 shard=self._shard,
-                hint="take the replay up again with --resume",
+                hint="resume the replay with --resume",
             )
         self._kept.clear()
         self._coming, self._failed, self._passed_over = None, False, b""

@@ -122,8 +122,8 @@ def write_history(
 ) -> Written:
     """Write the versions that began or ended between ``start`` and ``until`` into the empty folder ``to``.
 
-    By default these are all versions of the archive. ``tables``: only these. ``readings``: how single tables are read.
-    Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
+    By default these are all versions of the archive. ``tables``: the tables to write; empty: all. ``readings``: how
+    single tables are read. Raises as :func:`~spark_replay.tables.snapshot.write_snapshot`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

@@ -71,7 +71,8 @@ def read(
     start: Asked = EARLIEST,
     until: Asked = LATEST,
 ) -> DataFrame:
-    """The updates of an archive, in no order: the archive's columns and ``shard``. ``shards``: only these; empty: all.
+    """The updates of an archive, in no order: the archive's columns and ``shard``. ``shards``: the shards to read;
+    empty: all.
 
     Raises :class:`~wormhole.model.errors.UsageError`, :class:`~wormhole.model.errors.ReplayError` for a range that the
     archive does not hold, and :class:`~wormhole.model.errors.ArchiveError`.

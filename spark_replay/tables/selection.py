@@ -84,7 +84,7 @@ class TableSelection:
 def select(
     store: ArchiveStore, shards: Collection[str] = (), start: Asked = EARLIEST, stop: Asked = LATEST
 ) -> TableSelection:
-    """Select the archive's updates between ``start`` and ``stop``. ``shards``: only these; empty: all.
+    """Select the archive's updates between ``start`` and ``stop``. ``shards``: the shards to read; empty: all.
 
     Raises :class:`~wormhole.model.errors.UsageError` and :class:`~wormhole.model.errors.ReplayError` for shards and
     ranges that the archive does not hold, and :class:`~wormhole.model.errors.ArchiveError`.
@@ -112,7 +112,8 @@ def select(
 
 def shard_range(store: ArchiveStore, manifest: Manifest, start: Asked, stop: Asked) -> ShardFiles:
     """The range of one shard between ``start`` and ``stop``. Raises as :func:`select`."""
-    # The range is that of a replay of a flow that has received the log up to the archive's begin, or up to its end.
+    # The range is that of a replay of a flow that has received the log up to the archive's beginning or
+    # end.
     stored = manifest.begin if start.earliest else manifest.end
     range_ = range_of(manifest, stored, start, stop, partial(markers_of, store, manifest.shard))
     files = files_between(manifest, range_.begin, range_.until)
@@ -145,15 +146,15 @@ def key_problem(schemas: Sequence[Schema], table: str) -> str | None:
         return "it has no primary key: two equal rows cannot be distinguished"
     if len(keys) > 1:
         versions = "; ".join(sorted(", ".join(f"{one.name} {one.type}" for one in key) for key in keys))
-        return f"its primary key changed ({versions}): the log does not say which row became which"
+        return f"its primary key changed ({versions}): the log does not show which row became which"
     return None
 
 
 def select_tables(schemas: Sequence[Schema], wanted: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """The tables to write, and the tables that are left out, with the reason.
 
-    ``wanted``: only these; empty: all tables that can be written. Raises :class:`~wormhole.model.errors.UsageError` for
-    one of ``wanted`` that does not exist or cannot be written.
+    ``wanted``: the tables to write; empty: all tables that can be written. Raises
+    :class:`~wormhole.model.errors.UsageError` for one of ``wanted`` that does not exist or cannot be written.
     """
     known = sorted({schema.table for schema in schemas if schema.columns})
     if strangers := sorted(set(wanted) - set(known)):

@@ -61,6 +61,6 @@ class InlineExecutor(Executor):
         future: Future[_T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - an executor hands every exception to whoever asks for the result
+        except Exception as error:  # noqa: BLE001 - an executor hands every exception to the caller of its result
             future.set_exception(error)
         return future

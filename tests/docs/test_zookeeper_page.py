@@ -19,7 +19,7 @@ def test_the_commands_of_the_page(zookeeper: str, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     Path("shop.toml").write_text(FILE.format(zookeeper=zookeeper))
     assert run("config", "apply", "shop.toml", "--yes")[0] == 0
-    open_note = "everybody who reaches ZooKeeper"
+    open_note = "every client that reaches ZooKeeper"
     assert open_note in run("doctor", "-c", "shop.toml")[1]
     said = {}
     for block in PAGE.blocks("sh"):

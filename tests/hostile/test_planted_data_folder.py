@@ -55,7 +55,7 @@ def test_what_another_user_planted_is_neither_written_to_nor_believed(
     (folder / "shop" / "up.log").symlink_to(victim)
     (folder / "shop" / "up.json").write_text("{}")
     (folder / "shop" / "coordinator.json").write_text('{"coordinator": {"zookeeper": "127.0.0.1:1"}}')
-    with pytest.raises(ConfigError, match=rf"{folder} belongs to user {NOBODY}, and everybody can write to"):
+    with pytest.raises(ConfigError, match=rf"{folder} belongs to user {NOBODY}, and every user can write to"):
         use(file)
     assert victim.read_text() == "kept"
 

@@ -311,8 +311,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="wrong-request-ends-who-renews",
         file="spark_replay/replay/flow.py",
-        old="        except WormholeError:\n            pass  # the task hears it too",
-        new="        except EpochRefused:\n            pass  # the task hears it too",
+        old="        except WormholeError:\n            pass  # the task gets the same error",
+        new="        except EpochRefused:\n            pass  # the task gets the same error",
         tests=(f"{_FLOW}::test_whatever_a_renewal_comes_to_does_not_end_who_renews",),
         promise="no answer about one flow costs the others their lease",
     ),

@@ -1,6 +1,6 @@
 """Tokens with which subscribers that dial prove their application, in place of a certificate. Pure.
 
-A token consists of 256 random bits. Only its SHA-256 is stored: nobody can search so many values, so a slow hash would
+A token consists of 256 random bits. Only its SHA-256 is stored: no search can try all values, so a slow hash would
 protect nothing, and strangers could make a publisher compute it. At most :data:`MOST_VALID` tokens of an application
 are valid at one time, so a new one can replace an old one without a pause.
 """

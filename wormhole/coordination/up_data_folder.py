@@ -33,7 +33,7 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
     for path in (folder.parent, folder):
         if (owner := _stranger(path, file)) is not None:
             raise ConfigError(
-                f"{path} belongs to user {owner}, and everybody can write to {path.parent}: it is not used",
+                f"{path} belongs to user {owner}, and every user can write to {path.parent}: it is not used",
                 hint=f"move {file} to a folder that only you can write to, or name a data folder of yours with --data",
                 code="credentials-exposed",
             )

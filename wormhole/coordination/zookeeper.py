@@ -165,8 +165,8 @@ class ZooKeeperCoordinator:
         below = [f"{path}/{name}" for path in parents[:2] for name in await self._nodes.children(path)]
         if any([await self._nodes.open_to_all(path) for path in (*parents, *below)]):
             unsafe = (
-                f"everybody who reaches ZooKeeper {settings.zookeeper} can read and change configuration, addresses "
-                "and datamarkers"
+                f"every client that reaches ZooKeeper {settings.zookeeper} can read and change configuration, "
+                "addresses and datamarkers"
             )
             hint = "`wormholectl zookeeper credentials --to FOLDER`, see docs/zookeeper.md"
             found.append(Problem(unsafe, hint, code="credentials-exposed"))

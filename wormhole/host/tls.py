@@ -108,7 +108,7 @@ def check_listen(address: str, tls: object | None, insecure: bool = False, *, se
         raise ConfigError(
             (
                 f'{setting} = "{address}": listening beyond this machine without TLS would give every update to '
-                "whoever connects"
+                "any process that connects"
             ),
             hint='configure [tls] cert, key and ca, listen on "127.0.0.1:0", or set insecure = true',
         )

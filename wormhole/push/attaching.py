@@ -31,7 +31,7 @@ class Attaching:
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
     another one with the same id. ``token``: what proves the application; empty: none. ``observes``: how many
-    seconds somebody who is no subscriber looks at what the application receives.
+    seconds a client that is not a subscriber shows what the application receives.
     """
 
     application: str

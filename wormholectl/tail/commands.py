@@ -38,7 +38,8 @@ def tail(
     ],
     as_json: AsJson = False,
     where: Annotated[
-        str | None, typer.Option("--filter", "-f", metavar="EXPR", help="Show only these (docs/filters.md).")
+        str | None,
+        typer.Option("--filter", "-f", metavar="EXPR", help="Show only the updates that pass (docs/filters.md)."),
     ] = None,
     tables: Annotated[
         list[str] | None,

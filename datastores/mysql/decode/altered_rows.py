@@ -1,9 +1,10 @@
 """Finds each statement after which a table has other rows than its log, by the words of its alterations, as in
 `datastores.mysql.decode.statement`.
 
-For the values of a column with a new type or of a new column, for another key, and for rows that a partition adds or
-removes, the log has only the statement. An alteration that may change no rows (a column that gets longer) is included,
-because the statement does not contain the column's former type. So is a dropped column if it may be of the key.
+The log has only the statement, and no rows, for these changes: the values of a new column or of a column with a new
+type, another key, and the rows that a partition adds or removes. An alteration that may change no rows (a column that
+gets longer) is included, because the statement does not contain the column's former type. A dropped column is included
+if it may be part of the key.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ def _drops_primary(tokens: Tokens) -> bool:
 
 
 def _drops_of_key(tokens: Tokens, key: frozenset[str] | None) -> bool:
-    """Read what ``DROP`` drops. Returns whether the key of the table's rows may be another one then: also a unique
-    index that lost a column may become the key of a table without one."""
+    """Read what ``DROP`` drops. Returns whether the table's rows may have another key after it. A unique index that
+    lost a column may also become the key of a table without a key."""
     if tokens.word in _INDEXES:
         return _drops_primary(tokens)
     if not key and tokens.word in _MAYBE_NO_COLUMN:

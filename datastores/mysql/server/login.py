@@ -253,5 +253,5 @@ def next_step(address: Address) -> str:
         "(ca.pem in its data folder; tls=verify-ca where the certificate lacks the host's name); for a server "
         "without TLS "
         f'"{url}/?server_public_key=/path/of/public_key.pem" with the server\'s RSA key; or, '
-        f'if everybody who can answer there may have the password, "{url}/?unverified_server={EXPOSED}"'
+        f'if any server that can answer there may have the password, "{url}/?unverified_server={EXPOSED}"'
     )

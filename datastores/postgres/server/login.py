@@ -77,7 +77,7 @@ def withheld(address: Address, how: str) -> UsageError:
         "certificate is not verified; the password was not sent",
         hint="let the server ask for a SCRAM proof (SET password_encryption = 'scram-sha-256', then ALTER ROLE "
         f"{quote_identifier(address.user)} PASSWORD '...', and scram-sha-256 in pg_hba.conf); or write "
-        "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL; or, if everybody who can answer there may "
+        "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL; or, if any server that can answer there may "
         f"have the password, ?unverified_server={EXPOSED}",
         code="login-refused",
     )

@@ -54,8 +54,8 @@ def test_what_is_where() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (TEXT.replace("```sql", "```ruby"), "nobody knows how to run ```ruby: SELECT 1;"),
-        (TEXT.replace("```sql", "```"), "nobody knows how to run"),
+        (TEXT.replace("```sql", "```ruby"), "it is not known how to run ```ruby: SELECT 1;"),
+        (TEXT.replace("```sql", "```"), "it is not known how to run"),
         ("```sh\nx\n```\n" + TEXT, "before the first heading"),
     ],
 )

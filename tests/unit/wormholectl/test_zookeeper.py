@@ -33,12 +33,12 @@ def test_who_would_be_locked_out_is_shown_before_anything_is_closed(
         assert "subscribers/old-one" in out
         assert run("config", "show", "-c", zookeeper)[0] == 0, "nothing was closed"
         code, out, _ = run(*close, "--credentials", operator, "--yes")
-        assert (code, "is closed to everybody" in out) == (0, True)
+        assert (code, "is closed to clients without credentials" in out) == (0, True)
         assert run("config", "show", "-c", zookeeper)[0] == 2
     finally:
         disconnect_blocking(client)
     code, out, _ = run("zookeeper", "credentials", "--to", str(tmp_path / "files"), "-c", zookeeper)
-    assert (code, "it is closed to everybody else" in out) == (0, True)
+    assert (code, "it is closed to all others" in out) == (0, True)
 
 
 @pytest.mark.parametrize("command", [("credentials", "--to", "files"), ("close", "--credentials", "operator")])

@@ -203,7 +203,6 @@ def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
 
 
 # --- a publisher that was started again
-# ----------------------------------------------------------------------------------
 
 
 def test_a_publisher_that_was_started_again_before_the_end_gets_the_flow_opened_once_more(

@@ -365,7 +365,7 @@ def test_a_file_that_goes_while_it_is_read_is_tried_again(four: ArchiveStore, mo
         raise ArchiveError("no such key") from FileNotFoundError("no such key")
 
     monkeypatch.setattr(DataFile, "segments", gone)
-    with pytest.raises(ArchiveUnavailable, match="went while it was read"):
+    with pytest.raises(ArchiveUnavailable, match="was deleted while it was read"):
         list(log_pieces(four, "a", marker_at(0), marker_at(8), ALL))
 
 
@@ -480,7 +480,7 @@ def test_rows_that_cannot_be_had_again_end_the_pass(store: ArchiveStore) -> None
     found = a_pass(store)
     has = next(iter(a_pass(store)._batches))["place"][-1].as_py()
     assert pushed_ids(found.pieces(has, ALL)) == ["source-a:4:0"]
-    with pytest.raises(ReplayError, match="cannot be had again"):
+    with pytest.raises(ReplayError, match="cannot be read again"):
         list(found.pieces(b"", ALL))
 
 

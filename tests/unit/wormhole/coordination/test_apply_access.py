@@ -71,7 +71,7 @@ pytestmark = pytest.mark.allow_blocking("securing blocks, and is called here dir
 async def test_an_open_one_warns_and_a_closed_one_does_not(fleet: Fleet) -> None:
     async with fleet.client() as client:
         (warning,) = await client.warnings()
-        assert "everybody who reaches ZooKeeper" in str(warning)
+        assert "every client that reaches ZooKeeper" in str(warning)
         assert "wormholectl zookeeper credentials" in str(warning)
     make_identities(fleet.open, fleet.folder)
     close_to_others(fleet.named("operator"))
