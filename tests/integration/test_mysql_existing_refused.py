@@ -39,51 +39,42 @@ def listed(scene: TableScene) -> dict[str, ScannedTable]:
     return {table.name: table for table in scene.tables.tables(lambda name: name.startswith("odd."))}
 
 
-@pytest.mark.parametrize(
-    ("table", "why", "hint"),
-    [
-        ("(n INT)", "has no primary key", "ADD COLUMN my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"),
-        ("(n INT UNIQUE)", "has no primary key", "ADD COLUMN my_row_id"),
-        ("(n INT PRIMARY KEY) ENGINE = MyISAM", "its engine MyISAM has no snapshots", "ENGINE = InnoDB"),
-        ("(n INT PRIMARY KEY) ENGINE = MEMORY", "its engine MEMORY has no snapshots", "ENGINE = InnoDB"),
-        ("(n TEXT, PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
-        ("(n VARCHAR(99), PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
-        ("(n SET('a', 'b') PRIMARY KEY)", "column n (set) cannot be ordered", "a key of other columns"),
-        ("(n ENUM('a', '') PRIMARY KEY)", "column n (enum) cannot be ordered", "a key of other columns"),
-    ],
-)  # fmt: skip
-def test_tables_that_cannot_be_read_in_chunks(scene: TableScene, table: str, why: str, hint: str) -> None:
-    scene.server.sql("SET SESSION sql_mode = ''", f"CREATE TABLE odd.bad {table}")
+BAD = (
+    ("(n INT)", "has no primary key", "ADD COLUMN my_row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"),
+    ("(n INT UNIQUE)", "has no primary key", "ADD COLUMN my_row_id"),
+    ("(n INT PRIMARY KEY) ENGINE = MyISAM", "its engine MyISAM has no snapshots", "ENGINE = InnoDB"),
+    ("(n INT PRIMARY KEY) ENGINE = MEMORY", "its engine MEMORY has no snapshots", "ENGINE = InnoDB"),
+    ("(n TEXT, PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
+    ("(n VARCHAR(99), PRIMARY KEY (n(10)))", "the first 10 characters or bytes of n", "a key of whole columns"),
+    ("(n SET('a', 'b') PRIMARY KEY)", "column n (set) cannot be ordered", "a key of other columns"),
+    ("(n ENUM('a', '') PRIMARY KEY)", "column n (enum) cannot be ordered", "a key of other columns"),
+)
+"""Columns of a table, why it cannot be read in chunks, and what helps."""
+
+
+def test_tables_that_cannot_be_read_in_chunks(scene: TableScene) -> None:
+    """One with a dot in its name may be another database's."""
+    tables = [f"CREATE TABLE odd.bad{at} {columns}" for at, (columns, _, _) in enumerate(BAD)]
+    view = "CREATE VIEW odd.seen AS SELECT * FROM odd.fine"
+    scene.server.sql("SET SESSION sql_mode = ''", *tables, "CREATE TABLE odd.`dotted.name` (n INT PRIMARY KEY)", view)
     found = listed(scene)
-    assert why in found["odd.bad"].refused.text
-    assert found["odd.bad"].refused.text.startswith("odd.bad")
-    assert hint in found["odd.bad"].refused.hint
-    assert not found["odd.fine"].refused
-    with pytest.raises(UnreadableTable, match=r"odd\.bad") as raised:
-        scene.chunk("odd.bad")
-    assert hint in str(raised.value.hint)
-    assert len(scene.read("odd.fine")) == 2
-
-
-def test_a_table_with_a_dot_in_its_name(scene: TableScene) -> None:
-    """It may be another database's."""
-    scene.server.sql("CREATE TABLE odd.`dotted.name` (n INT PRIMARY KEY)")
-    assert "has a dot in its name" in listed(scene)["odd.dotted.name"].refused.text
+    assert found.keys() == {"odd.fine", "odd.dotted.name", *(f"odd.bad{at}" for at in range(len(BAD)))}
+    for at, (_, why, hint) in enumerate(BAD):
+        refused = found[f"odd.bad{at}"].refused
+        assert refused.text.startswith(f"odd.bad{at}")
+        assert why in refused.text
+        assert hint in refused.hint
+        with pytest.raises(UnreadableTable, match=rf"odd\.bad{at}") as raised:
+            scene.chunk(f"odd.bad{at}")
+        assert hint in str(raised.value.hint)
+    assert "has a dot in its name" in found["odd.dotted.name"].refused.text
     with pytest.raises(UnreadableTable, match="has a dot in its name"):
         scene.chunk("odd.dotted.name")
-
-
-def test_the_columns_of_a_readable_table(scene: TableScene) -> None:
-    scene.server.sql("CREATE TABLE odd.none (n INT)")
-    found = listed(scene)
-    assert (found["odd.fine"].columns, found["odd.none"].columns) == (("n", "v"), ())
-
-
-def test_views_are_no_tables(scene: TableScene) -> None:
-    scene.server.sql("CREATE VIEW odd.seen AS SELECT * FROM odd.fine")
-    assert list(listed(scene)) == ["odd.fine"]
     with pytest.raises(UnreadableTable, match=r"no table odd\.seen any more"):
         scene.chunk("odd.seen")
+    assert not found["odd.fine"].refused
+    assert (found["odd.fine"].columns, found["odd.bad0"].columns) == (("n", "v"), ())
+    assert len(scene.read("odd.fine")) == 2
 
 
 @pytest.mark.parametrize(
@@ -237,17 +228,16 @@ def test_mysql_without_gtids(new_server: NewServer) -> None:
             scene.chunk("odd.fine")
 
 
-def test_the_tables_of_another_server(new_server: NewServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_of_another_server(
+    scene: TableScene, new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its places mean nothing in the log."""
     monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.1)
-    first = new_server()
     second = new_server(server_id="2")
-    with TableScene(first) as scene:
-        scene.run("CREATE DATABASE odd", *READABLE)
-        second.sql("CREATE DATABASE odd", *READABLE)
-        scene.tables._url = second.url  # type: ignore[attr-defined]
-        with pytest.raises(SourceUnavailable, match="the log is read from another one"):
-            scene.chunk("odd.fine")
+    second.sql("CREATE DATABASE odd", *READABLE)
+    scene.tables._url = second.url  # type: ignore[attr-defined]
+    with pytest.raises(SourceUnavailable, match="the log is read from another one"):
+        scene.chunk("odd.fine")
 
 
 def test_a_call_that_is_interrupted(scene: TableScene) -> None:

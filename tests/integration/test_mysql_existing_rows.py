@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 from datastores.mysql.existing_rows import snapshot
-from tests.support.databases import DatabaseServer, NewServer
+from tests.support.databases import DatabaseServer
 from tests.support.table_scene import TableScene, held_commits
 from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker
@@ -18,7 +18,8 @@ from wormhole.ports.table_source import Chunk, ChunkLimits
 from wormhole.wire.rows import decode_row
 
 SNAPSHOTS = 10_000 if hypothesis.settings.get_current_profile_name() == "soak" else 200
-_CREATE = ("CREATE DATABASE shop", "CREATE TABLE shop.stock (id INT PRIMARY KEY, amount INT)")
+_STOCK = "CREATE TABLE shop.stock (id INT PRIMARY KEY, amount INT)"
+_CREATE = ("CREATE DATABASE shop", _STOCK)
 _PREPARED = ("XA START 'one'", "UPDATE shop.stock SET amount = 2", "XA END 'one'", "XA PREPARE 'one'")
 
 
@@ -45,13 +46,13 @@ def place(marker: Datamarker) -> tuple[int, int]:
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["plain", "XA COMMIT"])
 def test_a_commit_in_the_log_that_no_select_shows_yet(
-    new_server: NewServer, prepared: bool, monkeypatch: pytest.MonkeyPatch
+    own_shop: DatabaseServer, prepared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(snapshot, "_PREPARED_S", 0.1)
-    server = new_server()
+    server = own_shop
     with TableScene(server) as scene:
-        scene.run(*_CREATE, "INSERT INTO shop.stock VALUES (1, 1)")
+        scene.run(_STOCK, "INSERT INTO shop.stock VALUES (1, 1)")
         if prepared:
             with server.connect() as connection, connection.cursor() as cursor:
                 for statement in _PREPARED:
