@@ -23,16 +23,28 @@ from wormholectl.tail.log_tail import Selected
 Opened = Callable[..., LogSource]
 
 
-@pytest.fixture(scope="module", params=["FULL", "MINIMAL", "NOBLOB"])
-def image(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def server(image: str) -> Iterator[DatabaseServer]:
-    with start_server("mariadb", binlog_row_image=image) as one:
-        one.sql("CREATE DATABASE v")
+def own_server() -> Iterator[DatabaseServer]:
+    """One for all tests here, which set what it logs."""
+    with start_server("mariadb") as one:
         yield one
+
+
+def begin(server: DatabaseServer, image: str, fractions: str) -> DatabaseServer:
+    """An empty database ``v``, of whose rows so much is logged. ``fractions``: whether table maps have their digits."""
+    settings = f"SET GLOBAL binlog_row_image = {image}", f"SET GLOBAL mysql56_temporal_format = {fractions}"
+    server.sql(*settings, "DROP DATABASE IF EXISTS v", "CREATE DATABASE v")
+    return server
+
+
+@pytest.fixture(params=["FULL", "MINIMAL", "NOBLOB"])
+def server(own_server: DatabaseServer, request: pytest.FixtureRequest) -> DatabaseServer:
+    return begin(own_server, request.param, "ON")
+
+
+@pytest.fixture
+def old_server(own_server: DatabaseServer) -> DatabaseServer:
+    return begin(own_server, "FULL", "OFF")
 
 
 @pytest.fixture
@@ -216,14 +228,6 @@ TIMES = (
     "('2000-02-29 00:00:00', '-00:00:00.000001', '2038-01-19 03:14:07')",
     "(NULL, NULL, NULL)",
 )
-
-
-@pytest.fixture(scope="module")
-def old_server() -> Iterator[DatabaseServer]:
-    """Table maps tell nothing of the digits of a fraction."""
-    with start_server("mariadb", mysql56_temporal_format="OFF") as one:
-        one.sql("CREATE DATABASE v")
-        yield one
 
 
 def old_table(server: DatabaseServer, table: str, digits: int, *, logged_after_s: int) -> list[list[object]]:

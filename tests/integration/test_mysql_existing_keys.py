@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import product
 
 import pytest
 
@@ -76,56 +77,97 @@ def explain(scene: TableScene, table: str, after: bytes, until: bytes | None) ->
     assert "filesort" not in (plan["Extra"] or ""), (sql, plan)
 
 
-def test_composite_keys(scene: TableScene) -> None:
-    rows = ", ".join(
-        f"({a}, '{b}', {c}, {n})"
-        for n, (a, b, c) in enumerate(
-            (a, b, c) for a in (-1, 0, 5) for b in ("x", "Y", "yy") for c in ("1.50", "-2.00")
-        )
-    )
-    scene.run(
-        "CREATE TABLE keyed.mixed (a INT, b VARCHAR(20), c DECIMAL(6,2), n INT, PRIMARY KEY (b, a, c))",
-        f"INSERT INTO keyed.mixed VALUES {rows}",
-    )
-    check(scene, "keyed.mixed", "b, a, c")
-    (table,) = scene.tables.tables(lambda name: name == "keyed.mixed")
-    assert not table.portable
-
-
-@pytest.mark.parametrize(
-    ("declared", "values"),
-    [
-        ("INT", "0, -1, 2147483647, -2147483648, 7"),
-        ("BIGINT UNSIGNED", "0, 18446744073709551615, 9223372036854775808, 9223372036854775807, 1"),
-        ("TINYINT", "-128, 127, 0, -1"),
-        ("DECIMAL(20,6)", "0, -0.000001, 99999999999999.999999, -12, 1.5"),
-        ("DATE", "'2024-02-29', '0000-00-00', '9999-12-31', '2024-00-00'"),
-        ("DATETIME(6)", "'2024-02-29 12:00:00.000001', '2024-02-29 12:00:00', '1000-01-01', '0000-00-00'"),
-        ("TIMESTAMP(3)", "'2024-02-29 12:00:00.001', '2024-02-29 12:00:00', '2038-01-19 03:14:07'"),
-        ("TIME(2)", "'-838:59:59', '838:59:59', '-00:00:00.01', '00:00:00', '12:00:00.50'"),
-        ("YEAR", "0, 1901, 2155, 2000"),
-        ("BIT(9)", "b'0', b'1', b'111111111', b'100000000'"),
-        ("FLOAT", "0, 0.1, -0.1, 1e10, 3.4028234663852886e38, 16777217"),
-        ("DOUBLE", "0, 0.1, -0.1, 1e300, 5e-324, 0.30000000000000004"),
-        ("DOUBLE(20,4)", "0, 1.84, -1.84, 36.987, 12345678.9"),
-        ("BINARY(4)", "x'00', x'ff', x'61', x'6100ff', x'0000ff'"),
-        ("VARBINARY(9)", "'', x'00', x'0000', x'ff', x'61', x'6120'"),
-        ("ENUM('z', 'y', 'x', 'a', 'b')", "'a', 'x', 'y', 'z', 'none'"),
-        ("VARCHAR(20) CHARACTER SET latin1", "'a', 'ä', 'Z', 'é', '', '€'"),
-        ("CHAR(10) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin", "'a', 'ä ', 'Z', 'é', 'ß', '€'"),
-    ],
+KINDS = (
+    ("INT", "0, -1, 2147483647, -2147483648, 7"),
+    ("BIGINT UNSIGNED", "0, 18446744073709551615, 9223372036854775808, 9223372036854775807, 1"),
+    ("TINYINT", "-128, 127, 0, -1"),
+    ("DECIMAL(20,6)", "0, -0.000001, 99999999999999.999999, -12, 1.5"),
+    ("DATE", "'2024-02-29', '0000-00-00', '9999-12-31', '2024-00-00'"),
+    ("DATETIME(6)", "'2024-02-29 12:00:00.000001', '2024-02-29 12:00:00', '1000-01-01', '0000-00-00'"),
+    ("TIMESTAMP(3)", "'2024-02-29 12:00:00.001', '2024-02-29 12:00:00', '2038-01-19 03:14:07'"),
+    ("TIME(2)", "'-838:59:59', '838:59:59', '-00:00:00.01', '00:00:00', '12:00:00.50'"),
+    ("YEAR", "0, 1901, 2155, 2000"),
+    ("BIT(9)", "b'0', b'1', b'111111111', b'100000000'"),
+    ("FLOAT", "0, 0.1, -0.1, 1e10, 3.4028234663852886e38, 16777217"),
+    ("DOUBLE", "0, 0.1, -0.1, 1e300, 5e-324, 0.30000000000000004"),
+    ("DOUBLE(20,4)", "0, 1.84, -1.84, 36.987, 12345678.9"),
+    ("BINARY(4)", "x'00', x'ff', x'61', x'6100ff', x'0000ff'"),
+    ("VARBINARY(9)", "'', x'00', x'0000', x'ff', x'61', x'6120'"),
+    ("ENUM('z', 'y', 'x', 'a', 'b')", "'a', 'x', 'y', 'z', 'none'"),
+    ("VARCHAR(20) CHARACTER SET latin1", "'a', 'ä', 'Z', 'é', '', '€'"),
+    ("CHAR(10) CHARACTER SET utf8mb3 COLLATE utf8mb3_bin", "'a', 'ä ', 'Z', 'é', 'ß', '€'"),
 )  # fmt: skip
-def test_keys_of_one_column(scene: TableScene, declared: str, values: str) -> None:
-    words = [value.strip() for value in values.split(", ")]
-    rows = ", ".join(f"({value}, {n})" for n, value in enumerate(words))
-    scene.run(
-        f"CREATE TABLE keyed.one (k {declared} NOT NULL PRIMARY KEY, n INT)", f"INSERT INTO keyed.one VALUES {rows}"
-    )
-    assert len(check(scene, "keyed.one", "k")) == len(words)
-    (table,) = scene.tables.tables(lambda name: name == "keyed.one")
-    assert table.portable == declared.startswith(("INT", "BIGINT", "TINYINT", "BINARY", "VARBINARY"))
-    assert not table.refused
-    assert table.fingerprint
+"""Types of a key's only column, and values of it."""
+
+_FEW = ", ".join(f"({n}, {n})" for n in range(25))
+_LESS = "VALUES LESS THAN"
+KEYED = {
+    "mixed": (
+        "(a INT, b VARCHAR(20), c DECIMAL(6,2), n INT, PRIMARY KEY (b, a, c))",
+        ", ".join(
+            f"({a}, '{b}', {c}, {n})"
+            for n, (a, b, c) in enumerate(product((-1, 0, 5), ("x", "Y", "yy"), ("1.50", "-2.00")))
+        ),
+        "b, a, c",
+    ),
+    "ranked": (  # an ENUM before other columns
+        "(k ENUM('z', 'y', 'x', 'a', 'w'), id INT, n INT, PRIMARY KEY (k, id))",
+        ", ".join(f"('{'zyxw'[n % 4]}', {n}, {n})" for n in range(40)) + ", ('no such member', 41, 41)",
+        "k, id",
+    ),
+    "down": (
+        "(a INT, b INT, n INT, PRIMARY KEY (a, b DESC))",
+        ", ".join(f"({n % 3}, {n}, {n})" for n in range(12)),
+        "a, b DESC",
+    ),
+    "uniq": (  # a unique key that is not the primary one
+        "(n INT, a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE (c), UNIQUE KEY tight (b, a))",
+        ", ".join(f"({n}, {n}, {n % 4}, NULL)" for n in range(12)),
+        "b, a",
+    ),
+    "longest": (  # a key of 3072 bytes
+        "(k VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY, n INT)",
+        ", ".join(f"(REPEAT('{letter}', 768), {n})" for n, letter in enumerate("aBcöß€😀x")),
+        "k",
+    ),
+    "hashed": ("(id INT PRIMARY KEY, n INT) PARTITION BY HASH (id) PARTITIONS 4", _FEW, "id"),
+    "ranges": (
+        f"(id INT PRIMARY KEY, n INT) PARTITION BY RANGE (id) (PARTITION a {_LESS} (10), PARTITION b {_LESS} MAXVALUE)",
+        _FEW,
+        "id",
+    ),
+}
+"""Tables with keys of other forms, their rows, and the order in which they are read."""
+
+
+def test_keys_of_other_forms(scene: TableScene) -> None:
+    for name, (columns, rows, _) in KEYED.items():
+        scene.run(f"CREATE TABLE keyed.{name} {columns}", f"INSERT INTO keyed.{name} VALUES {rows}")
+    for name, (_, _, order) in KEYED.items():
+        check(scene, f"keyed.{name}", order, ChunkLimits(rows=3))
+    portable = {table.name: table.portable for table in scene.tables.tables(lambda name: name.startswith("keyed."))}
+    assert (portable["keyed.mixed"], portable["keyed.down"]) == (False, False)
+    assert [column.name for column in scene.schemas["keyed.uniq"].key] == ["b", "a"]
+
+
+def test_keys_of_one_column(scene: TableScene) -> None:
+    """One table for each type."""
+    counts = {}
+    for at, (declared, values) in enumerate(KINDS):
+        words = [value.strip() for value in values.split(", ")]
+        rows = ", ".join(f"({value}, {n})" for n, value in enumerate(words))
+        scene.run(
+            f"CREATE TABLE keyed.k{at} (k {declared} NOT NULL PRIMARY KEY, n INT)",
+            f"INSERT INTO keyed.k{at} VALUES {rows}",
+        )
+        counts[f"keyed.k{at}"] = len(words)
+    listed = {table.name: table for table in scene.tables.tables(counts.__contains__)}
+    for (table, count), (declared, _) in zip(counts.items(), KINDS, strict=True):
+        assert len(check(scene, table, "k")) == count
+        whole = declared.startswith(("INT", "BIGINT", "TINYINT", "BINARY", "VARBINARY"))
+        assert listed[table].portable == whole, declared
+        assert not listed[table].refused
+        assert listed[table].fingerprint
 
 
 def test_every_collation_of_the_server(scene: TableScene) -> None:
@@ -158,58 +200,6 @@ def test_every_collation_of_the_server(scene: TableScene) -> None:
         except Exception as error:  # all of them are listed
             failures.append(f"{collation}: {type(error).__name__} {error!s:.600}")
     assert not failures, "\n".join(failures)
-
-
-def test_an_enum_before_other_columns(scene: TableScene) -> None:
-    rows = ", ".join(f"('{'zyxw'[n % 4]}', {n}, {n})" for n in range(40))
-    scene.run(
-        "CREATE TABLE keyed.ranked (k ENUM('z', 'y', 'x', 'a', 'w'), id INT, n INT, PRIMARY KEY (k, id))",
-        f"INSERT INTO keyed.ranked VALUES {rows}, ('no such member', 41, 41)",
-    )
-    check(scene, "keyed.ranked", "k, id", ChunkLimits(rows=3))
-
-
-def test_a_descending_key(scene: TableScene) -> None:
-    scene.run(
-        "CREATE TABLE keyed.down (a INT, b INT, n INT, PRIMARY KEY (a, b DESC))",
-        f"INSERT INTO keyed.down VALUES {', '.join(f'({n % 3}, {n}, {n})' for n in range(12))}",
-    )
-    check(scene, "keyed.down", "a, b DESC")
-    (table,) = scene.tables.tables(lambda name: name == "keyed.down")
-    assert not table.portable
-
-
-def test_a_unique_key_that_is_not_the_primary_one(scene: TableScene) -> None:
-    scene.run(
-        "CREATE TABLE keyed.uniq (n INT, a INT NOT NULL, b INT NOT NULL, c INT, UNIQUE (c), UNIQUE KEY tight (b, a))",
-        f"INSERT INTO keyed.uniq VALUES {', '.join(f'({n}, {n}, {n % 4}, NULL)' for n in range(12))}",
-    )  # fmt: skip
-    check(scene, "keyed.uniq", "b, a")
-    assert [column.name for column in scene.schemas["keyed.uniq"].key] == ["b", "a"]
-
-
-def test_a_key_of_3072_bytes(scene: TableScene) -> None:
-    words = ", ".join(f"(REPEAT('{letter}', 768), {n})" for n, letter in enumerate("aBcöß€😀x"))
-    scene.run(
-        "CREATE TABLE keyed.longest (k VARCHAR(768) CHARACTER SET utf8mb4 PRIMARY KEY, n INT)",
-        f"INSERT INTO keyed.longest VALUES {words}",
-    )
-    check(scene, "keyed.longest", "k")
-
-
-@pytest.mark.parametrize(
-    "by",
-    [
-        "HASH (id) PARTITIONS 4",
-        "RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN MAXVALUE)",
-    ],
-)
-def test_a_partitioned_table(scene: TableScene, by: str) -> None:
-    scene.run(
-        f"CREATE TABLE keyed.parts (id INT PRIMARY KEY, n INT) PARTITION BY {by}",
-        f"INSERT INTO keyed.parts VALUES {', '.join(f'({n}, {n})' for n in range(25))}",
-    )
-    check(scene, "keyed.parts", "id", ChunkLimits(rows=4))
 
 
 def test_a_changed_key_has_another_fingerprint(scene: TableScene) -> None:
