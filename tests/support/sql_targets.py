@@ -100,30 +100,30 @@ def _sqlite_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
         return connection.execute(statement).fetchall()
 
 
-def _duckdb_rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
-    """In this process, which has the file open, with the settings of the sink."""
+def _duckdb_session(path: Path) -> Session[Any]:
+    """With the settings of the sink. As long as it is open, DuckDB does not read the file again."""
     from sinks.sql.duckdb import DuckDb
 
-    session = finish(DuckDb(path, DuckDbSettings.model_fields["memory"].default).store.connect())
-    try:
-        found: list[tuple[Any, ...]] = session.connection.rows(statement)
-        return found
-    finally:
-        finish(session.close())
+    return finish(DuckDb(path, DuckDbSettings.model_fields["memory"].default).store.connect())
 
 
 _FILES: Final = {
-    "sqlite": (SQLITE, "sqlite:///{}", _sqlite_rows),
-    "duckdb": (DUCKDB, "duckdb://{}", _duckdb_rows),
+    "sqlite": (SQLITE, "sqlite:///{}"),
+    "duckdb": (DUCKDB, "duckdb://{}"),
 }
 
 
 @contextmanager
 def _file(name: str, folder: Path) -> Iterator[SqlTarget]:
-    kind, url, rows = _FILES[name]
+    kind, url = _FILES[name]
     folder.mkdir()
     path = folder / "target.db"
-    sessions: list[Session[Any]] = []
+    sessions = [_duckdb_session(path)] if name == "duckdb" else []
+
+    def sql(statement: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]]
+        found = sessions[0].connection.rows(statement) if name == "duckdb" else _sqlite_rows(path, statement)
+        return found
 
     @contextmanager
     def away() -> Iterator[None]:
@@ -133,8 +133,10 @@ def _file(name: str, folder: Path) -> Iterator[SqlTarget]:
         folder.rename(elsewhere)
         yield
         elsewhere.rename(folder)
+        if name == "duckdb":
+            sessions[0] = _duckdb_session(path)
 
-    yield SqlTarget(name, kind, url.format(path), lambda statement: rows(path, statement), away, sessions)
+    yield SqlTarget(name, kind, url.format(path), sql, away, sessions)
 
 
 @contextmanager
