@@ -34,7 +34,8 @@ class ScriptedReplay:
     answer. ``causes``: what is answered to `open` instead, once each, while it is ``paused``, if it is. ``rewound``:
     the marker was set back, and is until the first one is stored. ``tells``: of the rate, as earlier releases do not;
     ``rate``: as the driver granted it last, ``told``: to a task. ``started_s``: of the replay that has the flow,
-    ``has``: its id, if not the one that is asked about."""
+    ``has``: its id, if not the one that is asked about. ``before``: what is done first, by verb; ``after``: what is
+    done with each reply."""
 
     def __init__(self, marker: Datamarker, flow: str = "cache/a") -> None:
         self.flow, self.marker, self.progress = flow, marker, b""
@@ -53,6 +54,8 @@ class ScriptedReplay:
         self.asked: list[str] = []
         self.tokens: list[str] = []
         self.refuses: dict[str, list[Refused]] = {}
+        self.before: dict[str, Callable[[admin_pb2.ReplayRequest], object]] = {}
+        self.after: Callable[[admin_pb2.ReplayRequest, admin_pb2.ReplayReply], object] = lambda request, reply: None
         self.purged: list[admin_pb2.PurgedLog] = []
         self.state, self.state_after = "replaying", "needs_replay"
         self.finished: list[int] = []
@@ -62,6 +65,8 @@ class ScriptedReplay:
 
     def answer(self, request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
         verb = str(request.WhichOneof("what"))
+        if verb in self.before:
+            self.before[verb](request)
         self.asked.append(verb)
         if verb == "finish":
             self.finished.append(request.finish.epoch)
@@ -115,9 +120,11 @@ class ScriptedReplay:
         if self.tells:
             replay.rate = self.told
         ended = verb == "finish" and (purged is None or request.finish.accept_gap)
-        return admin_pb2.ReplayReply(
+        reply = admin_pb2.ReplayReply(
             flow=status, replay=None if ended else replay, ticket="t", opened=opened, purged=purged
         )
+        self.after(request, reply)
+        return reply
 
 
 @contextmanager

@@ -91,16 +91,14 @@ def test_what_one_flow_cannot_go_on_with_ends_that_one_only(tmp_path: Path, scri
 
 
 def test_all_flows_are_held_or_none(tmp_path: Path, script: ScriptedReplay) -> None:
-    answer, begun = script.answer, []
+    begun: list[str] = []
 
-    def second_is_refused(request: Any) -> Any:
-        if request.WhichOneof("what") == "begin":
-            begun.append(request.flow)
-            if len(begun) == 2:
-                raise Refused(grpc.StatusCode.FAILED_PRECONDITION, "another has it")
-        return answer(request)
+    def second_is_refused(request: admin_pb2.ReplayRequest) -> None:
+        begun.append(request.flow)
+        if len(begun) == 2:
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, "another has it")
 
-    script.answer = second_is_refused  # type: ignore[method-assign]
+    script.before["begin"] = second_is_refused
     jobs = Pushing()
     with pytest.raises(ReplayError, match="another has it"):
         driver(tmp_path, script, jobs, Listener()).run()
@@ -195,14 +193,8 @@ def test_what_nobody_thought_of_costs_no_other_flow_its_lease(
 
 
 def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, script: ScriptedReplay) -> None:
-    renewed, answer = threading.Event(), script.answer
-
-    def hangs(request: Any) -> Any:
-        if request.WhichOneof("what") == "renew":
-            assert renewed.wait(PATIENCE_S), "the other publisher was not asked"
-        return answer(request)
-
-    script.answer = hangs  # type: ignore[method-assign]
+    renewed = threading.Event()
+    script.before["renew"] = lambda _: renewed.wait(PATIENCE_S)
     with replay_publisher(ScriptedReplay(marker_at(0))) as other:
 
         class Waits(Pushing):
@@ -216,17 +208,14 @@ def test_a_publisher_that_hangs_costs_no_other_flow_its_lease(tmp_path: Path, sc
 
 
 def test_leases_are_kept_while_other_flows_are_begun(tmp_path: Path, script: ScriptedReplay) -> None:
-    answer = script.answer
     begun: list[str] = []
 
-    def slow(request: Any) -> Any:
-        if request.WhichOneof("what") == "begin":
-            begun.append(request.flow)
-            if len(begun) == 2:
-                assert eventually_now(lambda: "renew" in script.asked)
-        return answer(request)
+    def slow(request: admin_pb2.ReplayRequest) -> None:
+        begun.append(request.flow)
+        if len(begun) == 2:
+            assert eventually_now(lambda: "renew" in script.asked)
 
-    script.answer = slow  # type: ignore[method-assign]
+    script.before["begin"] = slow
     assert all(one.handed_over for one in driver(tmp_path, script, Pushing(), Listener()).run())
 
 
@@ -332,14 +321,12 @@ def test_a_flow_is_pushed_once_a_task_has_opened_it_and_waits_before(
                 assert eventually_now(lambda: any(one.flows[0] for one in told.moved))
             return super().log(task)
 
-    answer, names = script.answer, list[str]()
+    names: list[str] = []
 
-    def opened(request: Any) -> Any:
-        reply = answer(request)
+    def opened(request: admin_pb2.ReplayRequest, reply: admin_pb2.ReplayReply) -> None:
         reply.replay.opener = f"{names[0]}.1" if names and request.flow == "cache/s0" else "of-another-driver.1"
-        return reply
 
-    script.answer = opened  # type: ignore[method-assign]
+    script.after = opened
     assert all(one.handed_over for one in of_many(tmp_path, script, Slots(), told, 3).run())
     assert (told.moved[-1].flows, told.moved[-1].pushing, told.moved[-1].waiting) == ((3, 3), 0, 0)
 

@@ -184,16 +184,10 @@ def test_storage_that_is_away_for_a_moment_while_the_archive_should_grow_is_wait
 
 @pytest.mark.parametrize("first", [None, marker_at(0)])
 def test_the_publisher_keeps_where_the_snapshot_ends_whose_rows_come_first(
-    tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch, first: Datamarker | None
+    tmp_path: Path, script: ScriptedReplay, first: Datamarker | None
 ) -> None:
     asked: list[admin_pb2.ReplayRequest] = []
-    real = script.answer
-
-    def answer(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
-        asked.append(request)
-        return real(request)
-
-    monkeypatch.setattr(script, "answer", answer)
+    script.after = lambda request, _: asked.append(request)
     run = run_of(archived(tmp_path), script, Pushing(done))
     run.plan.first = first
     run.begin()
@@ -343,14 +337,12 @@ def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
     tmp_path: Path, script: ScriptedReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_module, "_AGAIN_S", 0.01)
-    ends, answer = [Ended.PAUSED, Ended.DONE], script.answer
+    ends = [Ended.PAUSED, Ended.DONE]
 
-    def paused(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
-        reply = answer(request)
+    def paused(_: admin_pb2.ReplayRequest, reply: admin_pb2.ReplayReply) -> None:
         reply.flow.paused = "maria" if script.asked.count("renew") in (1, 2) else ""
-        return reply
 
-    script.answer = paused  # type: ignore[method-assign]
+    script.after = paused
     jobs = Pushing(lambda task: TaskOutcome(ends.pop(0), 4, task.until, 5, 50))
     assert begun(archived(tmp_path), script, jobs).run().handed_over
     assert script.asked == ["begin", "renew", "renew", "renew", "finish"]
@@ -360,18 +352,12 @@ def test_a_paused_flow_is_given_to_spark_again_when_it_is_no_longer_paused(
 
 def test_a_stopped_driver_does_not_wait_for_a_paused_flow(tmp_path: Path, script: ScriptedReplay) -> None:
     script.paused = "maria"
-    answer = script.answer
-
-    def paused(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
-        reply = answer(request)
-        reply.flow.paused = "maria"
-        return reply
+    script.after = lambda _, reply: setattr(reply.flow, "paused", "maria")
 
     def stopped(task: Task) -> TaskOutcome:
         run.stopped.set()
         return TaskOutcome(Ended.PAUSED, 0, None, 0, 0)
 
-    script.answer = paused  # type: ignore[method-assign]
     run = begun(archived(tmp_path), script, Pushing(stopped))
     assert "the driver was stopped, the flow is paused by maria" in run.run().message
 
@@ -448,16 +434,10 @@ def test_a_task_that_ended_at_the_former_address_is_followed_by_one_at_the_prese
 def test_a_publisher_that_hangs_is_looked_for_before_a_lease_is_over(
     tmp_path: Path, script: ScriptedReplay, other: ScriptedReplay
 ) -> None:
-    answer, goes_on = script.answer, threading.Event()
-
-    def hangs(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
-        if request.WhichOneof("what") == "renew":
-            goes_on.wait(TIMEOUT_S / 2)
-        return answer(request)
-
+    goes_on = threading.Event()
     run = begun(archived(tmp_path), script, Pushing(done), lease_s=1.0)
     moves(run, other)
-    script.answer = hangs  # type: ignore[method-assign]
+    script.before["renew"] = lambda _: goes_on.wait(TIMEOUT_S / 2)
     try:
         run.renew()
         assert "renew" not in script.asked

@@ -370,15 +370,14 @@ async def test_with_mutual_tls(store: ArchiveStore, tmp_path: Path) -> None:
 async def test_a_task_of_a_limited_replay_pushes_once_it_is_told_its_share(store: ArchiveStore) -> None:
     async with scripted_subscriber("cache", "s1") as subscriber:
         with replay_publisher(ScriptedReplay(marker_at(0))) as script:
-            script.address, answer, came = subscriber.address, script.answer, list[str]()
+            script.address, came = subscriber.address, list[str]()
 
-            def told(request: admin_pb2.ReplayRequest) -> admin_pb2.ReplayReply:
+            def told(_: admin_pb2.ReplayRequest) -> None:
                 if script.asked.count("advance") == 1:
                     came.append("granted")
                     script.rate = 1e9
-                return answer(request)
 
-            script.answer = told  # type: ignore[method-assign]
+            script.before["advance"] = told
             limited = replace(task(store, script.reach), rate=1e9)
             running = asyncio.create_task(asyncio.to_thread(push_log, limited))
             await takes_all(subscriber, see=lambda frame: came.append(str(frame.WhichOneof("kind"))))
