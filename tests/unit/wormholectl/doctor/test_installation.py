@@ -54,7 +54,7 @@ def with_flow(**fields: object) -> Survey:
 
 def without(field: str) -> Survey:
     one = well()
-    one.ClearField(field)  # type: ignore[arg-type]
+    one.ClearField(field)
     return replace(GOOD, answers=(Answer("h:7", one),))
 
 
