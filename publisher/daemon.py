@@ -92,7 +92,7 @@ async def serve(
             _log.info("%s/%s/%s: %s; this process stands by now", dataset, copy, log, error)
             if not error.gone:
                 await clock.sleep(_NEXT_BEGINS_S)
-        gc.unfreeze()  # what served until now is in cycles, and is freed
+        gc.unfreeze()  # frees the objects of the service that ended, which are in cycles
         gc.collect()
 
 

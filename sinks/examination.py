@@ -1,4 +1,4 @@
-"""What the store of a sink reports, whatever happens on the way."""
+"""Examines the store of a sink. An error during the examination becomes a finding of the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StoreWatch", "report_of"]
 _log = logging.getLogger("sinks")
 
 _AGAIN_S: Final = 30.0
-_FIRST_S: Final = 10.0  # the start waits for so long
+_FIRST_S: Final = 10.0  # how long the start waits for the first examination
 
 
 def report_of(sink: ConfiguredSink, error: Exception) -> Report:
@@ -33,25 +33,25 @@ def report_of(sink: ConfiguredSink, error: Exception) -> Report:
 
 
 class StoreWatch:
-    """Examines the store at the start, and again until nothing is wrong with it. ``used``: what rises when the store
-    confirms something; then it can be used.
+    """Examines the store at the start, and again until no problem is found. ``used``: returns a number that rises when
+    the store confirms something. A store that confirms something has no problem.
     """
 
     def __init__(self, sink: ConfiguredSink, used: Callable[[], int]) -> None:
         self._sink = sink
         self._used = used
         self.problems: list[Finding] = []
-        """What has to be changed."""
+        """The problems that the last examination found."""
 
     async def begin(self) -> None:
-        """The first examination. A store that does not answer soon is not waited for."""
+        """Examine the store for the first time. Returns after ten seconds, even if the store has not answered."""
         try:
             await asyncio.wait_for(self._look(), _FIRST_S)
         except TimeoutError:
             self._found([Finding("target", Severity.PROBLEM, "the store does not answer", code="target-unavailable")])
 
     async def run(self) -> None:
-        """The others."""
+        """Examine the store again until no problem is found."""
         while self.problems:
             await asyncio.sleep(_AGAIN_S)
             if self._used():

@@ -1,7 +1,6 @@
-"""A private PostgreSQL server on loopback. The demo plays on one, and the tests have theirs.
+"""A private PostgreSQL server on loopback, for the demo and for tests.
 
-PostgreSQL refuses to run as root. Root runs it as the user
-``nobody``, who then owns its folder.
+PostgreSQL refuses to run as root. For root it is started as the user ``nobody``, which then owns its folder.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from wormhole.model.errors import ConfigError, SourceUnavailable
 __all__ = ["ACCOUNTS", "PostgresServer"]
 
 _PLACES: Final = (Path(sys.prefix) / "postgres-server", Path("/"))
-"""Where Debian's server may be: what ``scripts/prepare.py`` unpacked, and what Debian installed."""
+"""The places of Debian's server: where ``scripts/prepare.py`` unpacks it, and where Debian installs it."""
 _OF_VERSION: Final = f"{sys.prefix}/postgres-{{}}/bin"
 """Where ``scripts/prepare.py`` puts a server of another version, for the tests."""
 _OTHER: Final = "WORMHOLE_POSTGRES"
@@ -37,8 +36,8 @@ _OLDEST: Final = 15
 _USER: Final = "nobody"
 _POLL_S: Final = 0.02
 
-# What a publisher needs, and as little memory, disk and start-up time as that leaves. A commit is handed to the
-# operating system and not awaited on the disk: that survives `kill -9` of the server.
+# The settings that a publisher needs, with little memory, disk and start-up time. A commit is written to the operating
+# system and does not wait for the disk, so it survives `kill -9` of the server.
 _OPTIONS: Final[Mapping[str, str]] = {
     "listen_addresses": "127.0.0.1",
     "wal_level": "logical",
@@ -56,13 +55,13 @@ ACCOUNTS: Final = """\
 CREATE ROLE {user} LOGIN REPLICATION PASSWORD '{password}';
 GRANT pg_read_all_data TO {user};
 """
-"""What makes the publisher's account."""
+"""The statements that make the publisher's account."""
 _READS_SINCE: Final = 14
 _READS_BEFORE: Final = """\
 ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO {user};
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {user};
 """
-"""Before version 14 an account cannot read everything: this is for each database, and for those made from it."""
+"""Before version 14 no role may read every table. These statements permit it in a database and its later copies."""
 
 
 class PostgresServer(PrivateServer):
@@ -93,7 +92,7 @@ class PostgresServer(PrivateServer):
         return self.folder / "password"
 
     def url(self, database: str = "postgres") -> str:
-        """What a configuration names as source; the password is in :attr:`password_file`."""
+        """The source for a configuration. The password is in :attr:`password_file`."""
         return f"postgres://{self.user}@{self.host}:{self.port}/{database}"
 
     def program(self, name: str) -> list[str]:
@@ -102,7 +101,7 @@ class PostgresServer(PrivateServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """With which its programs find their libraries."""
+        """The environment variables with which its programs find their libraries."""
         if self._programs.match("usr/lib/postgresql/*/bin"):
             libraries = self._programs.parents[4] / "usr" / "lib" / f"{platform.machine()}-linux-gnu"
         else:
@@ -118,7 +117,7 @@ class PostgresServer(PrivateServer):
         self.start()
 
     def own_data(self) -> None:
-        """Give the data folder, which was put in place of another one, to the server's user."""
+        """Make the server's user the owner of the data folder, after it was replaced by another one."""
         self._give(self.data)
 
     # -- talking to it
@@ -187,7 +186,7 @@ class PostgresServer(PrivateServer):
     # -- what a private server needs
 
     def temporary_parent(self) -> Path | None:
-        """A folder that the server's user gets to."""
+        """A folder that the server's user can access."""
         usual = Path(tempfile.gettempdir()).resolve()
         if os.geteuid() or all(one.stat().st_mode & stat.S_IXOTH for one in (usual, *usual.parents)):
             return None
@@ -216,7 +215,7 @@ class PostgresServer(PrivateServer):
 
     def answers(self) -> bool:
         try:
-            with self.connect(connect_timeout=2) as connection:  # another program on the port may say nothing at all
+            with self.connect(connect_timeout=2) as connection:  # another program on the port may not answer
                 return connection.execute("SHOW data_directory").fetchall() == [(str(self.data),)]
         except psycopg.OperationalError:
             return False

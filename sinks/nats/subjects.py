@@ -21,14 +21,14 @@ from sinks.records import Record
 __all__ = ["PER_RECORD", "Subjects", "check_template", "covers", "pattern_of"]
 
 PER_RECORD: Final[Mapping[str, str]] = {"table": "{table}", "key": "{key}"}
-"""What differs between the records of a shard."""
+"""The parts of a form that differ between the records of a shard."""
 _PER_SHARD: Final = {"stream", "dataset", "log"}
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_.-]*", re.ASCII)
 _TABLES: Final = 4096
 
 
 def check_template(template: str) -> None:
-    """Raises ``ValueError`` for what is no form of subjects."""
+    """Raise ``ValueError`` if ``template`` is not a form of subjects."""
     known = _PER_SHARD | set(PER_RECORD)
     try:
         plain = all(
@@ -45,7 +45,7 @@ def check_template(template: str) -> None:
 
 
 def pattern_of(template: str, stream: str) -> str:
-    """A pattern that has every subject of this form, and not more than its first names say."""
+    """A pattern that has every subject of this form. It begins with the form's fixed names."""
     fixed: list[str] = []
     for token in template.replace("{stream}", stream).split("."):
         if "{" in token:

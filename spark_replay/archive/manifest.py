@@ -42,7 +42,7 @@ __all__ = [
 
 
 _NOT_OURS: Final = (ValueError, KeyError, TypeError, AttributeError, ProtocolError, PositionError)
-"""The errors while other contents than a manifest are read."""
+"""The errors that content which is not a manifest causes when it is read."""
 
 MANIFEST_FORMAT: Final = 2
 """The version of the format of manifests and checkpoints."""

@@ -27,8 +27,8 @@ DELAY_LIMITS_S: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86
 
 
 class ProcessedCount(NamedTuple):
-    """A subscriber's counts in one window: updates whose callback returned, updates that were set aside, the sum of the
-    hashes of these, and how many of both were rolled back, so that they are delivered again.
+    """A subscriber's counts in one window: updates whose callback returned, updates that were set aside, and the sum of
+    the hashes of the latter. The last counts are the updates of both kinds that were rolled back and come again.
     """
 
     updates: int = 0
@@ -94,7 +94,7 @@ class Mismatch:
         )
 
     def joined(self, other: Mismatch) -> Mismatch:
-        """Both as one. Its range is wider, and it is repaired only as a whole."""
+        """Join two mismatches into one. Its range is wider, and it is repaired only as a whole."""
         begin, end = min(self.begin, other.begin), max(self.end, other.end)
         sums = (self.sent + other.sent, self.processed + other.processed, self.first + other.first)
         return Mismatch(begin, end, *sums, begin)
@@ -108,8 +108,8 @@ class WindowCounts:
     acknowledged within each of :data:`DELAY_LIMITS_S` after the window's end. ``lives``: the last report of each
     subscriber's process, the latest one at the end. ``partial``: callbacks for updates of a partial replay, which are
     not counted as delivered. ``unacknowledged``: an upper limit of the updates in ``processed`` and ``set_aside`` that
-    are not acknowledged yet. ``moved_past``: the same for updates that will never be, because the flow was moved past
-    them.
+    are not acknowledged yet. ``moved_past``: an upper limit of those that will never be acknowledged, because the
+    flow was moved past them.
     """
 
     delivered: Tally = field(default_factory=Tally)

@@ -144,12 +144,12 @@ class PublisherConfig(Settings):
     admin_listen: Address = "127.0.0.1:0"
     # The publisher's own /metrics, /healthz and /readyz.
     http_listen: Address = "127.0.0.1:0"
-    # Where subscribers dial, of applications with `connect = "publisher"`.
+    # Where subscribers of applications with `connect = "publisher"` dial.
     attach_listen: Address = "127.0.0.1:0"
-    # Where those dial, with TLS, that have a token and no certificate. Without it none is admitted by its token alone.
+    # Where subscribers with a token and no certificate dial, with TLS. If it is not set, none is admitted by its token.
     token_listen: Address | None = None
-    # The host in the addresses of these two that are published in ZooKeeper, and the port of the first, where it is
-    # another one from outside. Without it what they listen at.
+    # The host in both addresses that ZooKeeper publishes. It may have the port of the first, if subscribers dial
+    # another port than the publisher listens at. The default is the address at which the publisher listens.
     attach_advertise: Advertised = ""
     # Names (CN or a DNS name) of certificates that permit changes. Subscribers hold certificates of the same authority,
     # so a trusted certificate alone is not enough.

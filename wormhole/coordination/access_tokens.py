@@ -36,7 +36,7 @@ class AccessToken:
 
     @property
     def id(self) -> str:
-        """Its name for people, which does not reveal it."""
+        """The token's name in lists, which does not reveal the token."""
         return self.hash[:8]
 
     def is_valid(self, now: float) -> bool:
@@ -51,7 +51,7 @@ def new_token(created: float, expires: float) -> tuple[str, AccessToken]:
 
 
 def find(tokens: Collection[AccessToken], text: str) -> AccessToken | None:
-    """The one of ``tokens`` that ``text`` is, expired or not. Takes the same time whatever of them resembles it."""
+    """The stored token of ``text``, also if it has expired. The time that this takes does not depend on ``text``."""
     wanted, found = hash_of(text), None
     for token in tokens:
         if hmac.compare_digest(token.hash.encode(), wanted.encode()):
@@ -60,7 +60,7 @@ def find(tokens: Collection[AccessToken], text: str) -> AccessToken | None:
 
 
 def with_token(tokens: Collection[AccessToken], added: AccessToken, application: str) -> tuple[AccessToken, ...]:
-    """``tokens`` and another one, without those that expired before it was created.
+    """``tokens`` with ``added``, without the tokens that expired before ``added`` was created.
 
     Raises :class:`~wormhole.model.errors.UsageError` if there would be too many.
     """

@@ -1,12 +1,12 @@
 """Checks the certificate of a server before or after gRPC dials it.
 
-gRPC in Python neither shows a client the server's certificate nor reads revocation lists. Of a failed handshake it
-reports only OpenSSL's code. A handshake of Python's own TLS, with this process's certificate, has all of these. If
-revocation lists are configured this handshake is first, and gRPC's connection then accepts only the certificate that
-was seen here. A server that uses another certificate the second time is refused.
+gRPC in Python neither shows a client the server's certificate nor reads revocation lists. After a failed handshake it
+reports only OpenSSL's code. A handshake of Python's own TLS, with this process's certificate, shows the certificate and
+the cause. If revocation lists are configured, this handshake comes first, and gRPC's connection then accepts only the
+certificate that was seen here. A server that uses another certificate the second time is refused.
 
-No thread waits for a peer, because there are few, and the stores of datamarkers need them. Callers without an event
-loop use ``asyncio.run``.
+No thread waits for a peer, because the process has few threads, and the stores of datamarkers need them. Callers
+without an event loop use ``asyncio.run``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["checked_credentials", "examine", "explain"]
 
 _TIMEOUT_S: Final = 3.0
-_GRPC: Final = ("h2",)  # whose server speaks first
+_GRPC: Final = ("h2",)  # in HTTP/2 the server sends the first bytes
 _REPLY: Final = "replace the certificate that is named; it is read again without a restart"
 
 

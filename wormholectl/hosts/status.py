@@ -23,9 +23,9 @@ _LOCKS: Final = Path("/proc/locks")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host that a monitor speaks for or that the configuration names:
+    """A host that has a monitor, or that the configuration names.
 
-    ``logs`` should run there, ``monitor`` shows what does.
+    ``logs``: the logs that should be served there. ``monitor``: its monitor, with the publishers that run there.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Host:
 def known_hosts(
     stored: StoredConfig, monitors: Iterable[MonitorInfo], *, static: bool = False
 ) -> dict[str, tuple[MonitorInfo | None, tuple[str, ...]]]:
-    """By name: the live monitor, and the logs that name this host; in the static form it runs those that name none,
-    too.
+    """By name of the host: its live monitor, and the logs that name the host. In the static form also the logs that
+    name no host.
     """
     live = {one.host: one for one in monitors}
     anywhere = tuple(live) if static else ()
@@ -58,7 +58,7 @@ def hosts_of(where: Where) -> list[Host]:
 
     async def read(coordinator: Coordinator) -> list[Host]:
         monitors: Sequence[MonitorInfo] = await coordinator.monitors()
-        if static:  # which is one host, where nothing registers
+        if static:  # there is one host, and nothing is registered
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
@@ -68,8 +68,8 @@ def hosts_of(where: Where) -> list[Host]:
 
 
 def served_elsewhere(where: Where, host: str, logs: Iterable[str]) -> dict[str, str]:
-    """The logs that are served although ``host`` serves none, each with who does or takes it over, in words. Blocks.
-    Raises :class:`~wormhole.model.errors.WormholeError`.
+    """The logs that are served although ``host`` serves none. Each has a text that names the host which serves it, or
+    takes it over. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
 
     async def read(coordinator: Coordinator) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _of_this_host(config: Config) -> list[MonitorInfo]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock on this file, asked without touching the lock; ``None``: none. Blocks."""
+    """The process that holds a lock on this file; ``None``: there is none. Does not touch the lock. Blocks."""
     try:
         inode = path.stat().st_ino
         held = _LOCKS.read_text()

@@ -1,5 +1,5 @@
-"""The noun ``publishers``: bare it lists, ``move`` gives a log to another one; and the nouns that only list what
-publishers report: ``shards``, ``caravans``, ``subscribers``.
+"""The noun ``publishers``: it lists publishers, and ``move`` gives a log to another publisher. Also the nouns that only
+list what publishers report: ``shards``, ``caravans``, ``subscribers``.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final
@@ -77,7 +77,7 @@ def move(
         typer.Option(
             "--to",
             metavar="COPY@HOST",
-            help="Who is to own it; HOST alone where one stands by there.",
+            help="The publisher that is to own the log; HOST alone if one publisher stands by there.",
             show_default=False,
         ),
     ],
@@ -128,10 +128,10 @@ def move(
 async def _move(
     coordinator: "Coordinator", planned: "PlannedMove", request: "MoveRequest", entry: "HistoryEntry", timeout_s: float
 ) -> "tuple[LogOwners, float, list[str]]":
-    """Request the move and wait for it: who owns the log then, after how many seconds, and notes.
+    """Request the move and wait for it. Returns the owner of the log, the seconds that the move took, and notes.
 
-    Raises :class:`~wormhole.model.errors.Fatal` where another one takes the log, and
-    :class:`~wormhole.model.errors.Retryable` where no publisher has after ``timeout_s``.
+    Raises :class:`~wormhole.model.errors.Fatal` if another publisher takes the log, and
+    :class:`~wormhole.model.errors.Retryable` if no publisher has taken it after ``timeout_s``.
     """
     import asyncio
 
@@ -154,7 +154,7 @@ async def _move(
                     return owners, SYSTEM_CLOCK.monotonic() - began, notes
                 if owners.owner is not None and owners.move is None:
                     taken = True
-                    # Whoever takes a log clears what was requested of it.
+                    # A publisher that takes a log clears the request for the log.
                     raise Fatal(
                         f"{owner_name(owners)} took {group} instead of {request.to}",
                         hint="`wormholectl publishers` shows why; then repeat it",
@@ -167,8 +167,8 @@ async def _move(
             await coordinator.request_move(group, None)
     raise Retryable(
         f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'no publisher'} does",
-        hint="the request was withdrawn; `wormholectl publishers` shows who owns the log, and the publishers' logs say "
-        "why",
+        hint="the request was withdrawn; `wormholectl publishers` shows who owns the log, and the publishers' logs "
+        "show why",
         code="log-unowned",
     )
 

@@ -1,4 +1,4 @@
-"""``wormholectl up --detach`` and ``down``: start and stop a :mod:`wormholectl.run.up` from outside."""
+"""``wormholectl up --detach`` and ``down`` start and stop a :mod:`wormholectl.run.up` in the background."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _KINDS: Final[dict[int, type[WormholeError]]] = {BROKEN: Fatal, WRONG: UsageErro
 def detached(file: Path, data: Path | None) -> None:
     """Start ``up`` in the background and return when everything is ready.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` with what it ended with, and
-    :class:`~wormhole.model.errors.Fatal` when something is not ready: then it keeps trying in the background.
+    Raises the :class:`~wormhole.model.errors.WormholeError` with which ``up`` ended, and
+    :class:`~wormhole.model.errors.Fatal` when something is not ready. In that case ``up`` keeps trying in the
+    background.
     """
     folder = up_folder(file, data)
     output = folder / "up.log"
@@ -90,7 +91,7 @@ def _command(file: Path, folder: Path, report_to: int) -> list[str]:
 
 
 def down(file: Path, data: Path | None) -> None:
-    """Stop what ``up`` runs, and publishers that a killed ``up`` left.
+    """Stop the processes of ``up``, and publishers that a killed ``up`` left running.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """

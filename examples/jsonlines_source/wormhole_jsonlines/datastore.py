@@ -1,4 +1,4 @@
-"""What Wormhole asks about a file of JSON lines beside tailing it: ``jsonlines:///absolute/path``."""
+"""The port :class:`~wormhole.ports.datastore.Datastore` for a file of JSON lines: ``jsonlines:///absolute/path``."""
 
 from __future__ import annotations
 
