@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Capture = pytest.CaptureFixture[str]
 
-UPDATES = int(os.environ.get("WORMHOLE_REPLAY_UPDATES", "2000000" if "WORMHOLE_ROUNDS" in os.environ else "12000"))
+UPDATES = int(os.environ.get("WORMHOLE_REPLAY_UPDATES", "2000000" if "WORMHOLE_ROUNDS" in os.environ else "6000"))
 FULL = UPDATES >= 1_000_000
 ROUNDS, KILLED = (10, 10) if FULL else (2, 1)
 """In how many rounds that is written, and in how many of them the archiver is killed; ``test_archive_kill_nine.py``
@@ -43,7 +43,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     found = Scene(
         tmp_path,
         keys=max(100, UPDATES // 12),
-        credit=(4 << 20) if FULL else (64 << 10),
+        credit=(4 << 20) if FULL else (32 << 10),
         holds={"c1": (HALF, HALF + LITTLE), "c2": (LITTLE, 2 * LITTLE)},
     )
     try:
