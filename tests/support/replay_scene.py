@@ -14,6 +14,7 @@ from tests.support import spark_java
 from tests.support.mass_received import Received
 from tests.support.mass_workload import FAMILIES
 from tests.support.ports import free_port
+from tests.support.repeating import repeating
 from tests.support.replay_stage import Stage
 from tests.support.rocks_writer import RocksWriter
 from tests.system.harness.processes import Process
@@ -103,7 +104,7 @@ pin_budget = "{_PIN_BUDGET}B"
 
     def live(self) -> AbstractContextManager[None]:
         """For as long as the block lasts, a few changes come again and again."""
-        return self.repeating(lambda: self.write(15), 0.1)
+        return repeating(lambda: self.write(15), 0.1)
 
     def cut_log(self) -> int:
         """Everything that was written until now is archived, and in the log no more; up to where."""

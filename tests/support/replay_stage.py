@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +42,6 @@ class Stage(ABC):
         """Kill what still runs."""
         for process in self.processes():
             process.kill()
-
-    @contextmanager
-    def repeating(self, change: Callable[[], object], pause_s: float) -> Iterator[None]:
-        """For as long as the block lasts, ``change`` is called again and again."""
-        ended = threading.Event()
-
-        def repeat() -> None:
-            while not ended.wait(pause_s):
-                change()
-
-        thread = threading.Thread(target=repeat, name="live")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
     def wait(self, what: str, holds: Callable[[], Any]) -> Any:
         """Until ``holds`` gives something true; what went wrong, and what the processes said, when it does not."""

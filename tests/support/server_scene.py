@@ -16,6 +16,7 @@ from tests.support.command_line import run
 from tests.support.databases import purge
 from tests.support.mirror import Mirror, differences, selected
 from tests.support.ports import free_port
+from tests.support.repeating import repeating
 from tests.support.replay_stage import Stage
 from tests.support.server_workload import DEFAULTS, Workload
 from tests.system.harness.processes import Process
@@ -102,7 +103,7 @@ class ServerScene(Stage):
 
     def live(self) -> AbstractContextManager[None]:
         """For as long as the block lasts, changes come again and again."""
-        return self.repeating(lambda: self.workload.change(1), 0.05)
+        return repeating(lambda: self.workload.change(1), 0.05)
 
     def wormhole(self, *arguments: str) -> tuple[int, str, str]:
         """``wormholectl`` in this process, with what it takes to reach the publisher."""

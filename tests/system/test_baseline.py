@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import random
 import shlex
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +26,7 @@ from tests.support.databases import start_server
 from tests.support.eventually import until
 from tests.support.pages import Page
 from tests.support.ports import free_port
+from tests.support.repeating import repeating
 from tests.support.replay_stage import Stage
 from tests.system.harness.processes import Process
 
@@ -140,22 +139,6 @@ subscribers = {{ a1 = "127.0.0.1:{free_port()}" }}
             cursor.execute("SELECT @@last_gtid" if self.server.flavour == "mariadb" else "SELECT @@gtid_executed")
             return int(cursor.fetchall()[0][0].rpartition("-")[2])
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        stop = threading.Event()
-
-        def write() -> None:
-            while not stop.wait(0.02):
-                self.write()
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            writer.join()
-
     def selected(self, table: str) -> dict[Any, tuple[Any, ...]]:
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM shop.{table}")
@@ -210,7 +193,7 @@ def test_an_archive_that_began_late_becomes_whole(shop: Shop) -> None:
     )
     baseline, next_ = page.command("snapshot shop --baseline"), page.command("snapshot shop --from")
     password = shop.server.password_file.read_text().strip()
-    with shop.writing():
+    with repeating(shop.write, 0.02):
         shop.snapshot(baseline)
         done = first / "baseline" / "done"
         until(lambda: done.is_dir() and any(done.iterdir()), shop.command.tail)

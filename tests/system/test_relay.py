@@ -12,14 +12,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Final
 
 import pytest
 
 from tests.support.eventually import until
+from tests.support.repeating import repeating
 from tests.support.seed import SEED
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 from tests.system.harness.logs import Loss, Received
@@ -95,30 +95,16 @@ def _until_small(ensemble: Ensemble) -> int:
 class _Views:
     """What a server's own views showed of its readers, at most, asked again and again."""
 
-    asked: int = 0
     readers: int = 0
     copies: int = 0
-    problems: list[str] = field(default_factory=list)
 
 
 @contextmanager
 def _watched(look: Callable[[_Views], None]) -> Iterator[_Views]:
     """Look from a thread of its own until the end of the block."""
-    views, ended = _Views(), Event()
-
-    def watch() -> None:
-        while not ended.is_set():
-            look(views)
-            views.asked += 1
-            ended.wait(0.02)
-
-    thread = Thread(target=watch)
-    thread.start()
-    try:
+    views = _Views()
+    with repeating(lambda: look(views), 0.02):
         yield views
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _look_at_postgres(ensemble: Ensemble) -> Callable[[_Views], None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,6 +14,7 @@ import pytest
 from examples.demo.database_server import DatabaseServer
 from tests.support.eventually import until
 from tests.support.postgres_server import PostgresServer
+from tests.support.repeating import repeating
 from tests.system.harness.programs import Command
 from tests.system.harness.up import Up
 
@@ -57,25 +57,18 @@ url = "{target}?sslmode=disable"
 @contextmanager
 def changing(server: DatabaseServer, database: str) -> Iterator[None]:
     """Change, insert and delete rows all the while."""
-    ended = threading.Event()
+    numbers = itertools.count()
+    with closing(server.connect(database=database, autocommit=False)) as connection, connection.cursor() as cursor:
 
-    def change() -> None:
-        with closing(server.connect(database=database, autocommit=False)) as connection, connection.cursor() as cursor:
-            for number in itertools.count():
-                cursor.execute(f"UPDATE orders SET visits = visits + 1 WHERE id % 7 = {number % 7}")
-                cursor.execute(f"INSERT INTO orders (id) VALUES ({ROWS + 1 + number})")
-                cursor.execute(f"DELETE FROM orders WHERE id = {number // 2}")
-                connection.commit()
-                if ended.wait(0.02):
-                    return
+        def change() -> None:
+            number = next(numbers)
+            cursor.execute(f"UPDATE orders SET visits = visits + 1 WHERE id % 7 = {number % 7}")
+            cursor.execute(f"INSERT INTO orders (id) VALUES ({ROWS + 1 + number})")
+            cursor.execute(f"DELETE FROM orders WHERE id = {number // 2}")
+            connection.commit()
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+        with repeating(change, 0.02):
+            yield
 
 
 def owners(up: Up) -> list[str]:

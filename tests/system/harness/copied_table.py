@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -15,6 +15,7 @@ from tests.support.command_line import run
 from tests.support.eventually import until
 from tests.support.ports import free_port
 from tests.support.publisher_process import PublisherProcess
+from tests.support.repeating import repeating
 from tests.system.harness.copying import copied, opened
 from tests.system.harness.processes import Process
 from wormhole.wire.v1 import admin_pb2
@@ -125,24 +126,17 @@ def changing(
 ) -> Iterator[None]:
     """Changes random rows while the block lasts: each kind of change, in small transactions. ``alter``: also the
     table."""
-    ends = threading.Event()
+    numbers = itertools.count(1)
+    with connection, connection.cursor() as cursor:
 
-    def change() -> None:
-        number = 0
-        with connection, connection.cursor() as cursor:
-            while not ends.wait(0.005):
-                number += 1
-                if alter and number % _ALTER == 0:
-                    # With a default it would change the rows that were sent: the backfill would begin again.
-                    what = "ADD COLUMN more INT FIRST" if number % (2 * _ALTER) else "DROP COLUMN more"
-                    cursor.execute(f"ALTER TABLE {table} {what}")
-                values = {"key": key(), "other": key(), "value": f"w{number}"}
-                cursor.execute(chance.choice(_CHANGES[flavour]).format(table), values)
+        def change() -> None:
+            number = next(numbers)
+            if alter and number % _ALTER == 0:
+                # With a default it would change the rows that were sent: the backfill would begin again.
+                what = "ADD COLUMN more INT FIRST" if number % (2 * _ALTER) else "DROP COLUMN more"
+                cursor.execute(f"ALTER TABLE {table} {what}")
+            values = {"key": key(), "other": key(), "value": f"w{number}"}
+            cursor.execute(chance.choice(_CHANGES[flavour]).format(table), values)
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
+        with repeating(change, 0.005):
+            yield

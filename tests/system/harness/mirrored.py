@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
@@ -21,6 +20,7 @@ from tests.support.ports import free_port
 from tests.support.postgres_harness import prepare_database
 from tests.support.postgres_server import PostgresServer
 from tests.support.publisher_process import PublisherProcess
+from tests.support.repeating import repeating
 from tests.system.harness.programs import Command
 from wormhole.wire.v1 import admin_pb2
 
@@ -166,28 +166,15 @@ class Load:
     @contextmanager
     def running(self) -> Iterator[None]:
         """While the block lasts."""
-        ends = threading.Event()
-        failed: list[BaseException] = []
+        with closing(self.source.connect()) as connection, closing(connection.cursor()) as cursor:
 
-        def work() -> None:
-            try:
-                with closing(self.source.connect()) as connection, closing(connection.cursor()) as cursor:
-                    while not ends.wait(0.01):
-                        self._transaction(connection, cursor)
-                        if self.transactions % _ALTER == 0 and len(self.altered) < _ALTERED:
-                            self._alter(connection, cursor)
-            except BaseException as error:
-                failed.append(error)
+            def work() -> None:
+                self._transaction(connection, cursor)
+                if self.transactions % _ALTER == 0 and len(self.altered) < _ALTERED:
+                    self._alter(connection, cursor)
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            yield
-        finally:
-            ends.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+            with repeating(work, 0.01):
+                yield
 
     def _transaction(self, connection: Any, cursor: Any) -> None:
         self.transactions += 1
