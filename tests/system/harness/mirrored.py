@@ -27,7 +27,7 @@ from wormhole.wire.v1 import admin_pb2
 __all__ = ["APPLICATION", "FileTarget", "Load", "Mirrored", "MySqlSide", "PostgresSide", "Side"]
 
 APPLICATION: Final = "mirror"
-ROWS: Final = 800
+ROWS: Final = 400
 _SETTINGS: Final = 'heartbeat = "500ms"\ngrace_period = "300ms"\nhandler_timeout = "20s"'
 _ALTER: Final = 120  # transactions between two statements of DDL, each of which begins an epoch
 _ALTERED: Final = 6
