@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres.log import reader
 from tests.support.capture_harness import CaptureHarness
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness, RocksHarness
 from tests.support.postgres_harness import PostgresHarness
@@ -16,7 +15,7 @@ from wormhole.ports.testing.contract import LogSourceContract, MakeHarness
 
 
 @pytest.fixture(params=["memory", "rocksdb", "sqlite", "mariadb", "mysql", "postgres", "postgres-capture"])
-def new_harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHarness:
+def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> MakeHarness:
     if request.param == "memory":
         return MemoryHarness
     if request.param == "rocksdb":
@@ -27,8 +26,7 @@ def new_harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyt
     if request.param == "postgres-capture":
         return partial(CaptureHarness, server, tmp_path)
     if request.param == "postgres":
-        # The end of an idle log is behind the last transaction: every reading up to it would wait for that long.
-        monkeypatch.setattr(reader, "_IDLE_S", 0.02)
+        request.getfixturevalue("quick_end")
         return partial(PostgresHarness, server, tmp_path)
     return partial(DatabaseHarness, server, tmp_path)
 

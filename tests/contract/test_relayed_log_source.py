@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from datastores.postgres.log import reader
 from publisher.relay.settings import RelaySettings
 from tests.support.log_source_harness import DatabaseHarness, MemoryHarness
 from tests.support.postgres_harness import PostgresHarness
@@ -26,13 +25,13 @@ RELAYS = {
 
 
 @pytest.fixture(params=[*(f"memory {name}" for name in RELAYS), "mariadb cache", "postgres hold"])
-def new_harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeHarness:
+def new_harness(request: pytest.FixtureRequest, tmp_path: Path) -> MakeHarness:
     kind, _, relay = request.param.partition(" ")
     new: MakeHarness = MemoryHarness
     if kind == "mariadb":
         new = partial(DatabaseHarness, request.getfixturevalue("mariadb_server"), tmp_path)
     elif kind == "postgres":
-        monkeypatch.setattr(reader, "_IDLE_S", 0.02)  # see test_log_source
+        request.getfixturevalue("quick_end")
         new = partial(PostgresHarness, request.getfixturevalue("postgres_server"), tmp_path)
     return partial(_relayed, new, tmp_path, RELAYS[relay])
 

@@ -11,7 +11,6 @@ import pytest
 from datastores.postgres.existing_rows.keys import above, literals_of, up_to
 from datastores.postgres.existing_rows.reading import copied
 from datastores.postgres.existing_rows.source import PostgresTables
-from datastores.postgres.log import reader
 from tests.support.postgres_scene import PostgresScene
 from tests.support.postgres_server import PostgresServer, new_database
 from tests.support.postgres_types import EXTENSIONS, SETUP, TYPES, VERSION
@@ -19,6 +18,8 @@ from wormhole.model.errors import SourceUnavailable, UnreadableTable
 from wormhole.model.values import UNAVAILABLE
 from wormhole.ports.table_source import ChunkLimits
 from wormhole.wire.rows import decode_row, encode_key
+
+pytestmark = pytest.mark.usefixtures("quick_end")
 
 _ALL = ChunkLimits(rows=1_000, seconds=30.0)
 _TWO = ChunkLimits(rows=2, seconds=30.0)
@@ -58,14 +59,6 @@ _KEYS = {
     "bit(3)": "'101', '000'",
     "money": "'12.34', '-1'",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    """A reader need not wait at the end of the log."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_IDLE_S", 0.01)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 
 from datastores.postgres.existing_rows import reading, snapshot
 from datastores.postgres.existing_rows.source import PostgresTables
-from datastores.postgres.log import reader
 from tests.support.eventually import until
 from tests.support.given import given
 from tests.support.keyed_copy import rows_of
@@ -21,6 +20,8 @@ from tests.support.postgres_types import VERSION
 from wormhole.model.errors import SourceUnavailable, UnreadableTable
 from wormhole.ports.table_source import ChunkLimits, ScannedTable
 from wormhole.wire.rows import decode_row
+
+pytestmark = pytest.mark.usefixtures("quick_end")
 
 _ONE = ChunkLimits(rows=1)
 _ALL = ChunkLimits(rows=1_000)
@@ -34,14 +35,6 @@ _PARTITIONS = (
     "ALTER TABLE root ATTACH PARTITION high FOR VALUES FROM (10) TO (100)",
 )
 _PARTITIONED = "INSERT INTO root SELECT n, 'v' || n FROM generate_series(0, 25) n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    """A reader need not wait at the end of the log."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_IDLE_S", 0.01)
-        yield
 
 
 @pytest.fixture(scope="module")

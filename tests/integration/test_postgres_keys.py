@@ -21,6 +21,8 @@ from wormhole.model.sharding import Sharding
 from wormhole.ports.datastore import Login, SourceOptions
 from wormhole.ports.testing.reading import Read, read_log, read_until
 
+pytestmark = pytest.mark.usefixtures("quick_end")
+
 Sql = Callable[..., list[tuple[Any, ...]]]
 Open = Callable[[str], PostgresSource]
 

@@ -157,6 +157,8 @@ class PostgresHarness(Harness):
     def close(self) -> None:
         self.source.stop()
         self.writer.close()
+        if self.server.alive:
+            drop_slots(self.server)  # they keep the catalogue's history, and slots of other tests would begin there
 
     def table(self, name: str) -> str:
         return f"shop.{name}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from datastores.postgres.log import reader
 from datastores.postgres.source import PostgresSource
 from tests.support.postgres_harness import prepare_database, source_of
 from tests.support.postgres_server import NewPostgres, PostgresServer
@@ -17,6 +18,14 @@ __all__ = ["NewShop", "NewSource"]
 
 NewSource = Callable[..., PostgresSource]
 NewShop = Callable[..., PostgresServer]
+
+
+@pytest.fixture(scope="module")
+def quick_end() -> Iterator[None]:
+    """No reading of this module waits for the end of an idle log, which is behind the last transaction."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reader, "_IDLE_S", 0.01)
+        yield
 
 
 @pytest.fixture
