@@ -66,12 +66,20 @@ def test_whose_archive_it_is() -> None:
     assert about_from_json(about_to_json(about), "x") == about
 
 
+NONE = [b"", b"[]", b"{}", b'{"format": "1"}', b'{"format": 1}', b"\xff", b"[" * 100_000, FOR_EVER]
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"format": "1"}', b'{"format": 1}', b"\xff", b"[" * 100_000, FOR_EVER]
+    ("data", "told", "hint"),
+    [
+        *((data, "does not name the dataset", "") for data in NONE),
+        (b'{"format": 99}', "was written by a newer release: its format is 99", "install the release that wrote it"),
+    ],
 )
-def test_what_does_not_say_it(data: bytes) -> None:
-    with pytest.raises(ArchiveError, match=r"^/a/archive.json does not name the dataset"):
+def test_what_does_not_say_it(data: bytes, told: str, hint: str) -> None:
+    with pytest.raises(ArchiveError, match=f"^/a/archive.json {told}") as caught:
         about_from_json(data, "/a/archive.json")
+    assert hint in str(caught.value.hint)
 
 
 # --- columns: places: they order updates as their log does, compared as bytes ---
