@@ -77,6 +77,13 @@ def is_equal(world: World, copy: CopyingSubscriber) -> bool:
     }
 
 
+async def begin(world: World, copy: CopyingSubscriber, rows: int, start: str = "existing") -> None:
+    """The table has so many rows as the application is configured and its subscriber registered."""
+    filled(world, rows)
+    world.application(start=start)
+    await world.register(copy.wire)
+
+
 async def begun(world: World, copy: CopyingSubscriber, chunks: int = 5) -> Reads:
     """The application begins with 2,000 rows, of which so many chunks may be read."""
     filled(world, 2000)
@@ -94,9 +101,7 @@ async def in_a_new_generation(world: World, copy: CopyingSubscriber) -> None:
 
 
 async def test_an_application_begins_with_the_rows_that_are_there(world: World, copy: CopyingSubscriber) -> None:
-    filled(world, 1000)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    await begin(world, copy, 1000)
     async with world.publisher():
         await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
         assert is_equal(world, copy)
@@ -139,9 +144,7 @@ async def test_rows_go_on_where_they_were_after_a_publisher_died(
 
 
 async def test_an_operator_asks_for_rows_of_a_flow_that_is_served(world: World, copy: CopyingSubscriber) -> None:
-    filled(world, 300)
-    world.application(start="latest")
-    await world.register(copy.wire)
+    await begin(world, copy, 300, start="latest")
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         plan = await publisher.backfills.plan(flow, (), "", None, "maria@ops")
@@ -309,9 +312,7 @@ async def test_another_table_in_its_place_begins_a_new_generation(world: World, 
 async def test_after_a_backfill_a_table_in_the_place_of_another_is_reported(
     world: World, copy: CopyingSubscriber, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(world, 100)
-    world.application(start="existing")
-    await world.register(copy.wire)
+    await begin(world, copy, 100)
     async with world.publisher():
         await eventually(lambda: KEY in world.markers.records and backfill(world).ended, "the backfill is done")
         world.tables.replace("t", {(b"z",): {"value": b"last"}})
@@ -322,9 +323,7 @@ async def test_after_a_backfill_a_table_in_the_place_of_another_is_reported(
 async def test_an_application_that_asked_for_no_rows_is_told_too_until_it_asks(
     world: World, copy: CopyingSubscriber
 ) -> None:
-    filled(world, 100)
-    world.application(start="latest")
-    await world.register(copy.wire)
+    await begin(world, copy, 100, start="latest")
     async with world.publisher() as publisher:
         flow = await _live(publisher)
         world.tables.replace("t", {(b"z",): {"value": b"last"}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,8 @@ from wormhole.model.values import Op
 from wormhole.ports.changes import Change
 from wormhole.ports.marker_store import BackfillControl
 from wormhole.wire.v1 import admin_pb2
+
+PAUSE = admin_pb2.ChangeRequest(who="m@o", flow=FLOW, backfill_pause=admin_pb2.BackfillPause())
 
 
 class LosingSource(MemorySource):
@@ -119,9 +122,13 @@ def flow_of(publisher: Publisher) -> PublisherFlow:
     return publisher.assigner.flows[KEY]
 
 
-async def declined(publisher: Publisher) -> PublisherFlow:
-    await eventually(lambda: KEY in publisher.assigner.flows and flow_of(publisher).stage is Stage.DECLINED, "held")
-    return flow_of(publisher)
+@asynccontextmanager
+async def held(scene: Scene) -> AsyncIterator[tuple[Publisher, Control, PublisherFlow]]:
+    """A publisher, what operators change of it, and its flow, which is held at a loss."""
+    async with scene.publisher() as publisher:
+        control = await served(publisher)
+        await eventually(lambda: KEY in publisher.assigner.flows and flow_of(publisher).stage is Stage.DECLINED, "held")
+        yield publisher, control, flow_of(publisher)
 
 
 def repair(*, preview: bool = False) -> admin_pb2.ChangeRequest:
@@ -156,9 +163,7 @@ async def asked_for_a_repair(scene: Scene) -> None:
     """An operator asked for the rows of a loss, and the publisher ended before the loss was accepted."""
     scene.change(1)
     await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
+    async with held(scene) as (_, control, _):
         await control.change(repair())
 
 
@@ -166,9 +171,7 @@ async def test_only_rows_that_changed_are_sent(scene: Scene) -> None:
     scene.change(1, 2)
     await scene.lose()
     scene.change(3)
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        flow = await declined(publisher)
+    async with held(scene) as (publisher, control, flow):
         assert flow.loss.repair == "8 keys of 1 table, from the relay"
         assert "(8 keys of 1 table, from the relay)" in flow.problem.hint
         assert control._reports.status(flow).repair == flow.loss.repair
@@ -189,12 +192,9 @@ async def test_keys_are_kept_while_a_repair_needs_them(scene: Scene) -> None:
     before = scene.markers.records[KEY].marker.order
     scene.change(1)
     await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
+    async with held(scene) as (_, control, _):
         await control.change(repair())
-        pause = admin_pb2.ChangeRequest(who="m@o", flow=FLOW, backfill_pause=admin_pb2.BackfillPause())
-        await control.change(pause)
+        await control.change(PAUSE)
         await accept(control, publisher)
         await eventually(lambda: flow_of(publisher).delivery.durable.order > before, "the flow has passed the loss")
         await publisher.housekeeping.release()
@@ -208,9 +208,8 @@ async def test_more_log_is_lost_before_the_first_loss_is_accepted(scene: Scene) 
     scene.change(2)
     await scene.lose()
     scene.change(3)
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        assert (await declined(publisher)).loss.repair == "8 keys of 1 table, from the relay"
+    async with held(scene) as (publisher, control, flow):
+        assert flow.loss.repair == "8 keys of 1 table, from the relay"
         [(same, end)] = control_of(scene).lost
         assert same == begin
         assert end > begin
@@ -244,9 +243,7 @@ async def test_what_is_not_known_any_more_is_read_as_whole_tables(scene: Scene, 
     await scene.lose()
     if gone == "before":
         await asyncio.to_thread(scene.source.noted.clear)
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        flow = await declined(publisher)
+    async with held(scene) as (publisher, control, flow):
         known = gone != "before"
         assert flow.loss.repair.startswith("4 keys" if known else "whole tables: the relay has not noted")
         made = await control.change(repair())
@@ -273,9 +270,8 @@ async def test_more_lost_log_that_is_not_known_costs_the_shortcut(scene: Scene) 
     await asked_for_a_repair(scene)
     scene.change(2)
     scene.source.purge()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        assert (await declined(publisher)).loss.repair.startswith("whole tables")
+    async with held(scene) as (publisher, control, flow):
+        assert flow.loss.repair.startswith("whole tables")
         await accept(control, publisher)
         await done(scene)
     assert control_of(scene).lost == ()
@@ -303,14 +299,10 @@ async def test_an_application_without_on_range_gets_whole_tables(scene: Scene) -
     scene.copy.wire.takes_ranges = False
     scene.change(1)
     await scene.lose()
-    async with scene.publisher() as publisher:
-        control = await served(publisher)
-        await declined(publisher)
+    async with held(scene) as (_, control, _):
         made = await control.change(repair())
         assert any("app has no on_range" in note for note in made.notes)
-        made = await control.change(
-            admin_pb2.ChangeRequest(who="m@o", flow=FLOW, backfill_pause=admin_pb2.BackfillPause())
-        )
+        await control.change(PAUSE)
         made = await control.change(repair())
         assert any("it was paused" in note for note in made.notes)
 
