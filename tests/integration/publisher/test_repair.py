@@ -192,7 +192,7 @@ async def test_keys_are_kept_while_a_repair_needs_them(scene: Scene) -> None:
     before = scene.markers.records[KEY].marker.order
     scene.change(1)
     await scene.lose()
-    async with held(scene) as (_, control, _):
+    async with held(scene) as (publisher, control, _):
         await control.change(repair())
         await control.change(PAUSE)
         await accept(control, publisher)
