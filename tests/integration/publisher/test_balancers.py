@@ -93,6 +93,8 @@ async def test_a_cut_repeats_what_was_not_acknowledged_and_nothing_else(world: W
             while len(recorder.assigned) == cuts:
                 keys.append(f"k{number}-{len(keys)}")
                 places.append(world.commit(keys[-1]).order)
+                if len(keys) % 500 == 0:  # the cut met no connection
+                    await asyncio.to_thread(proxy.cut)
                 await asyncio.sleep(0.01)
             assert recorder.assigned[-1][0] >= stored
         await eventually(lambda: recorder.keys[-1] == keys[-1].encode(), "all of it")
