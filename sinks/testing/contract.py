@@ -78,10 +78,14 @@ class SinkContract:
         story.check()
 
     def test_a_store_that_is_away_is_waited_for(self, wormhole_kit: Kit, harness: SinkHarness) -> None:
-        story = Story(wormhole_kit, harness)
+        """It cannot be examined meanwhile."""
+        story, examined = Story(wormhole_kit, harness), harness.open()
         story.commit(inserted(1, text="a"))
         with story.away():
             story.commit_in_vain(updated(1, {"text": "a"}, {"text": "b"}), inserted(2, text="c"))
+            with pytest.raises(TargetUnavailable):
+                wormhole_kit.run(examined.examine())
+        wormhole_kit.run(examined.close())
         story.commit(updated(2, {"text": "c"}, {"text": "d"}))
         story.check()
 
@@ -115,12 +119,6 @@ class SinkContract:
         wormhole_kit.run(sink.close())
         story.commit(inserted(2, text="b"))
         story.check()
-
-    def test_an_examination_of_a_store_that_is_away_fails(self, wormhole_kit: Kit, harness: SinkHarness) -> None:
-        sink = harness.open()
-        with harness.away(), pytest.raises(TargetUnavailable):
-            wormhole_kit.run(sink.examine())
-        wormhole_kit.run(sink.close())
 
     def test_a_process_that_was_replaced_harms_nothing(self, wormhole_kit: Kit, harness: SinkHarness) -> None:
         """It wakes up, and writes what the process in its place has written long ago."""
