@@ -644,10 +644,8 @@ def test_a_sink_that_removes_keys_of_rows_that_another_keeps(
 
 
 @pytest.mark.parametrize("mode", ["delete", "set"])
-def test_a_server_that_was_set_back_while_nothing_changes(
-    new_redis_world: NewWorld, own_redis: RedisServer, mode: str
-) -> None:
-    world = new_redis_world(own_redis.url(), mode=mode)
+def test_a_server_that_was_set_back_while_nothing_changes(new_redis_world: NewWorld, redis_url: str, mode: str) -> None:
+    world = new_redis_world(redis_url, mode=mode)
     flow = world.attach()
     flow.commit(put(1, "a"))
     copy: Any = {key: world.client.dump(key) for key in world.client.scan_iter()}
@@ -666,14 +664,15 @@ def test_a_server_that_was_set_back_while_nothing_changes(
     assert [row["text"] for row in world.rows.values()] == (["b"] if mode == "set" else [])
 
 
-@pytest.mark.parametrize(("to", "before"), [(1, True), (2, True), (1, False), (4, False)])
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(
+    ("to", "before", "restarted"), [(1, True, False), (2, True, True), (1, False, True), (4, False, False)]
+)
 @pytest.mark.parametrize("mode", ["delete", "set"])
 def test_a_server_that_was_set_back_behind_a_move_of_the_datamarker(
-    new_redis_world: NewWorld, own_redis: RedisServer, mode: str, to: int, before: bool, restarted: bool
+    new_redis_world: NewWorld, redis_url: str, mode: str, to: int, before: bool, restarted: bool
 ) -> None:
     """``before``: the move is before the server is set back. ``restarted``: another process goes on."""
-    world = new_redis_world(own_redis.url(), mode=mode)
+    world = new_redis_world(redis_url, mode=mode)
     flow = world.attach()
     flow.commit(put(1, "a"))
     flow.commit(put(1, "b"), put(2, "b"))
