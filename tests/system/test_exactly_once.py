@@ -97,11 +97,15 @@ def test_a_fault_of_a_server(scene: NewScene, kind: str) -> None:
     _one(scene(), kind)
 
 
-@pytest.mark.parametrize(
-    ("target", "place"), [(kind, place) for kind in SERVERS for place in range(PLACES[kind])], indirect=["target"]
-)
-def test_a_connection_is_cut_at_any_message_of_a_commit(scene: NewScene, place: int) -> None:
-    _one(scene(), "cut", place)
+@pytest.mark.parametrize("target", SERVERS, indirect=True)
+def test_a_connection_is_cut_at_any_message_of_a_commit(scene: NewScene, say: Callable[[str], None]) -> None:
+    counted = scene()
+    for place in range(PLACES[counted.target.kind]):
+        say(f"  {counted.target.kind} is cut at message {place}")
+        Faults(counted).cut(place)
+        counted.transfer()
+        counted.check()
+    counted.finish()
 
 
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["between", "in"])
@@ -115,9 +119,10 @@ def test_a_zombie_changes_nothing(scene: NewScene, in_transaction: bool) -> None
 
 
 @pytest.mark.parametrize("target", ["pooled"], indirect=True)
-@pytest.mark.parametrize("kind", ["cut", "subscriber_killed", "server_killed"])
-def test_a_pooler_that_gives_each_transaction_another_session(scene: NewScene, target: Target, kind: str) -> None:
-    _one(scene(), kind)
+def test_a_pooler_that_gives_each_transaction_another_session(
+    scene: NewScene, target: Target, say: Callable[[str], None]
+) -> None:
+    _rounds(scene(), ("cut", "subscriber_killed", "server_killed"), say)
     sessions = target.run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
     assert sessions[0][0] > 2  # the test's own, and several of the pooler
 
@@ -240,8 +245,8 @@ def _acknowledged(counted: Counted) -> None:
     until(lambda: int(counted.flow().marker.delivered or 0) // 2 == counted.number, "not acknowledged")
 
 
-def _one(counted: Counted, kind: str, *arguments: object) -> None:
-    getattr(Faults(counted), kind)(*arguments)
+def _one(counted: Counted, kind: str) -> None:
+    getattr(Faults(counted), kind)()
     counted.transfer()
     counted.check()
     counted.finish()
