@@ -81,11 +81,11 @@ def test_a_move_is_made_once(target: Target, wormhole_kit: Kit) -> None:
     assert target.row[2] == moved_in
 
 
-@on_all_and_on_sqlite("cause", ValueError("not so"), TargetRefused("not so"))
-def test_a_halted_flow_holds_no_lock(target: Target, wormhole_kit: Kit, cause: Exception) -> None:
+@on_all_and_on_sqlite("cause", ValueError, TargetRefused)
+def test_a_halted_flow_holds_no_lock(target: Target, wormhole_kit: Kit, cause: type[Exception]) -> None:
     async def refuse(update: Update, sql: Run) -> None:
         await add(update, sql)
-        raise cause
+        raise cause("not so")
 
     store = target.new()
     flow = wormhole_kit.attach(Transactional(totals(store), store))

@@ -9,6 +9,7 @@ from tests.mutants.runner import Fault
 _RECORDS: Final = "tests/unit/sinks/records"
 _CHANGES: Final = "tests/unit/sinks/sql/test_changes.py"
 _REDIS: Final = "tests/integration/test_redis_rows.py"
+_STORE: Final = "tests/contract/test_transactional_store.py"
 _NATS: Final = "tests/unit/sinks/nats/test_nats_writer.py"
 
 SINK_FAULTS: list[Fault] = [
@@ -107,9 +108,7 @@ SINK_FAULTS: list[Fault] = [
         file="subscriber_sdk/transactional/subscriber.py",
         old="        await self._of(error.shard).revoked()\n        await settled(self._handler.on_error(error))\n",
         new="        await settled(self._handler.on_error(error))\n",
-        tests=(
-            "tests/contract/test_transactional_store.py::test_a_halted_flow_holds_no_lock[sqlalchemy-sqlite-refused]",
-        ),
+        tests=(f"{_STORE}::test_a_halted_flow_holds_no_lock[sqlalchemy-sqlite-TargetRefused]",),
         promise="the remedy of a halted flow, and other shards of a SQLite file, wait for no lock of it",
     ),
 ]
