@@ -21,8 +21,8 @@ __all__ = ["ConfiguredLog", "chosen_log"]
 
 class ConfiguredLog(NamedTuple):
     """A log of a configuration: its name, its URL there, the applications that receive it, and patterns of the tables
-    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``. ``binlog_folder``: the binlog folder of
-    its source on this host.
+    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``. ``binlog_folder``: the setting of its
+    source on this host.
     """
 
     name: str = ""
