@@ -2,11 +2,11 @@
 
 The tests of a file run together, and all files with Spark do, so that one JVM is enough: starting one, and having Spark
 load its classes, costs as much as the tests that use it, and a gigabyte besides. Files with the service of S3 run
-together, because a process needs seconds to import it. Files that use a shared MySQL or
-MariaDB run together too: MySQL takes a second of a core to start. The contracts take as long as the other such files,
-so they are apart, and the files of `make extended` are too many for one process. A test of the system or of the
-simulation shares nothing with others and runs wherever there is room. What takes longest comes first, so that no
-process is left with a long test while the others are through.
+together, because a process needs seconds to import it, and those with the TypeScript client, which is built once then.
+Files that use a shared MySQL or MariaDB run together too: MySQL takes a second of a core to start. The contracts take
+as long as the other such files, so they are apart, and the files of `make extended` are too many for one process. A
+test of the system or of the simulation shares nothing with others and runs wherever there is room. What takes longest
+comes first, so that no process is left with a long test while the others are through.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _SPARK: Final = "spark"
+_TYPESCRIPT: Final = "typescript"
 _CONTRACTS, _MYSQL, _S3 = "mysql, contracts", "mysql", "s3"
 _USES_MYSQL: Final = re.compile(r'\b(database|mariadb|mysql)_server: |_server"\)')
 _USES_S3: Final = re.compile(r"\b(s3_service: str|storage: Storage|any_store: ArchiveStore)")
@@ -46,6 +47,8 @@ def _shared(file: str) -> str:
     text = path.read_text() if path.exists() else ""
     if "spark: SparkSession" in text:
         return _SPARK
+    if "typescript: Path" in text:
+        return _TYPESCRIPT
     if _USES_MYSQL.search(text) and not file.startswith(_ALONE) and file not in EXTENDED:
         return _CONTRACTS if file.startswith("tests/contract/") else _MYSQL
     if _USES_S3.search(text):
