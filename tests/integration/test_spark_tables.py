@@ -263,7 +263,7 @@ def test_files_have_neighbouring_keys(spark: SparkSession, tmp_path: Path, monke
     """A filter on the key reads one file, and one percent of the keys that adjoin lies in two at the most."""
     for module in ("snapshot_writer", "history"):
         monkeypatch.setattr(f"spark_replay.tables.{module}.TASK_ROWS", 100, raising=False)
-    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "8"}
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "3"}
     before = {name: str(spark.conf.get(name)) for name in settings}
     ids = random.Random(21).sample(range(600), 600)
     log = [tx(*(change_of(Op.INSERT, (id_, "Ann", "Rome", 1)) for id_ in ids))]
