@@ -333,7 +333,7 @@ class Ensemble:
                 f"[applications.{name}]",
                 'dataset = "shop"',
                 f'start = "{application.start}"',
-                f'connect = "{"publisher" if application.dials else "subscriber"}"',
+                'connect = "publisher"' if application.dials else "",  # an older release does not know it
                 application.settings,
             ]
             if self.zookeeper is None and not application.dials:
