@@ -133,10 +133,12 @@ def spread(
     ends_tx: bytearray,
     first: int,
 ) -> None:
-    """What is known of each transaction, to each of its updates from ``first`` on: as many as ``ends_tx`` has entries.
+    """Copy what is known of each transaction to each of its updates, from ``first`` on: as many as ``ends_tx`` has
+    entries.
 
-    ``tx_end`` has one entry for each, also for one that goes on, which is none of the first ``ended``: all updates. Of
-    files, sources and times one entry is for all. ``indexes``: of every update in its transaction; empty where they
+    ``tx_end`` has one entry for each transaction: the number of updates up to its end. The last transaction may go on.
+    Then it is none of the first ``ended``, and its entry is the number of all updates. A list of files, sources or
+    times with one entry has it for all. ``indexes``: the index of every update in its transaction; empty where they
     count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update of each
     transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
     """
@@ -407,8 +409,8 @@ def write_ids(numbers: Ints, sources: Ints, texts: list[bytes], out: bytearray, 
 
 
 def write_names(codes: Ints | Ints, names: bytes, ends: Ints, out: bytearray, offsets: int) -> int:
-    """As :func:`write_ids` the name of each of ``codes``: of all ``names``, one after the other, that which ends at
-    ``ends``. Raises as it, and for a code without a name.
+    """Write the name of each of ``codes``, as :func:`write_ids` does. ``names``: all names, one after the other;
+    ``ends``: where each name ends. Raises as it, and for a code without a name.
     """
     code_of = codes
     ends_of = ends

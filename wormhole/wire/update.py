@@ -47,8 +47,8 @@ class Transaction:
 class Batch:
     """What the updates of one body share.
 
-    ``schema_of``: schema by id; raises ``KeyError`` for one that was never sent. ``generation``: of the flow's last
-    backfill.
+    ``schema_of``: schema by id; raises ``KeyError`` for one that was never sent. ``generation``: the generation of the
+    flow's last backfill.
     """
 
     __slots__ = ("_only", "_transaction", "_tx", "body", "epoch", "generation", "replayed", "schema_of", "shard")

@@ -37,7 +37,7 @@ _DIGIT_BYTES: Final = bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4))
 
 
 def size_of_fraction(digits: int) -> int:
-    """Bytes that a fraction of a second with so many digits is stored in."""
+    """Bytes that a fraction of a second with ``digits`` digits is stored in."""
     return (digits + 1) // 2
 
 

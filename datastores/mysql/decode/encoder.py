@@ -79,9 +79,9 @@ class Encoder:
 
     ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its
     events. ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and
-    between 1 and 16 MiB. Raises :class:`DecodeError` for what cannot be decoded: then nothing of that event is encoded
-    but rows before the fault of one that came in parts, ``at`` is the place after it, and ``table_id``,
-    ``table_schema`` and ``table_shard`` say whose rows it held (-1: none's).
+    between 1 and 16 MiB. Raises :class:`DecodeError` for an event that cannot be decoded. Then nothing of that event is
+    encoded, except the rows before the fault if the event came in parts. ``at`` is the place after it. ``table_id``,
+    ``table_schema`` and ``table_shard`` name the table of its rows (-1: it has no table).
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
@@ -170,10 +170,10 @@ class Encoder:
     # --- packets and events ---------------------------------------------------------------------------------------
 
     def packets(self, data: bytes, at: int, end: int, max_bytes: int) -> int:
-        """LogWalk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
+        """Walk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
         stopped.
 
-        ``status`` says why.
+        ``status`` is the reason.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"packets {at}:{end} of {len(data)} bytes are out of range")
@@ -214,7 +214,7 @@ class Encoder:
         return at
 
     def _told(self, payload: bytes) -> int:
-        """What a packet says that holds no event."""
+        """The status that a packet without an event stands for."""
         self.table_id = -1
         if tells_the_end(payload):
             return END

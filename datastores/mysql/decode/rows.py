@@ -116,8 +116,8 @@ class Rows:
         after them.
 
         It comes before ``end`` where the rows take much more room than the event: the others are for `stretch`.
-        ``op``: of `wormhole.wire.v1.Op`; ``extra``: the event is of version 2; ``partial``: it may hold changes of JSON
-        documents. Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
+        ``op``: a value of `wormhole.wire.v1.Op`; ``extra``: the event has version 2; ``partial``: it may hold changes
+        of JSON documents. Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")

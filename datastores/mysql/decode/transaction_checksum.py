@@ -28,8 +28,8 @@ class TransactionChecksum:
         self._checksum = 0
 
     def note(self, data: bytes, start: int, end: int, checked: bool, inside: bool) -> None:
-        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: of the open
-        transaction.
+        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: it belongs
+        to the open transaction.
 
         The caller has checked that the header is there.
         """

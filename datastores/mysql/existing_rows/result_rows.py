@@ -36,7 +36,7 @@ _END_SIZE: Final = 9  # an end has fewer bytes; a row that begins with 0xFE more
 class ResultRows:
     """The rows of one answer. A caller that stops before the end has to close the connection.
 
-    ``receive``: returns the next bytes, never none; ``count``: of columns.
+    ``receive``: returns the next bytes, never empty; ``count``: the number of columns.
     """
 
     def __init__(self, receive: Callable[[], bytes], count: int) -> None:

@@ -159,8 +159,8 @@ _FIXED: Final[dict[str, Entry]] = {
 
 
 def entry_of_kind(kind: str, codec: str, *, compressed: bool = False) -> Entry:
-    """How a column of the type ``kind`` (``DATA_TYPE``, lower case) is encoded. ``codec``: of its text, empty for bytes
-    and for a character set without one."""
+    """How a column of the type ``kind`` (``DATA_TYPE``, lower case) is encoded. ``codec``: the codec of its text,
+    empty for bytes and for a character set without one."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in ("enum", "set"):
@@ -175,9 +175,9 @@ def entry_of_kind(kind: str, codec: str, *, compressed: bool = False) -> Entry:
 class RowEncoder:
     """Encodes rows of one table.
 
-    ``entries``: of its columns; ``key``: positions of the key's columns, in the key's order. ``most``: bytes of values
-    that an update may have; one with more comes without them. ``flagged``: a row has one more value, ``1`` where values
-    of it were left out. ``size``: bytes of all updates.
+    ``entries``: the encoder of each column; ``key``: positions of the key's columns, in the key's order. ``most``:
+    bytes of values that an update may have; one with more comes without them. ``flagged``: a row has one more value,
+    ``1`` where values of it were left out. ``size``: bytes of all updates.
     """
 
     def __init__(self, entries: Sequence[Entry], key: Sequence[int], most: int, flagged: bool = False) -> None:

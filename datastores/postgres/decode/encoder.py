@@ -92,9 +92,9 @@ class Encoder:
 
     ``transactions`` has those that ended. ``commit``: LSN of the open transaction's commit. ``last_…`` is about the
     last transaction that ended: LSN of its commit, the place after it, its time (microseconds since 1970) and the
-    CRC-32 of its Begin and Commit messages. ``log_bytes``: of what `add_all` took. ``ended_ids`` and ``ended_at``: of
-    the transactions that ended since the caller last cleared them, the ids (their lower halves) and the places after
-    them.
+    CRC-32 of its Begin and Commit messages. ``log_bytes``: the bytes that `add_all` took. ``ended_ids`` and
+    ``ended_at``: the ids (their lower halves) of the transactions that ended since the caller last cleared the lists,
+    and the places after them.
 
     A logical message that is not transactional moves ``place`` only: its update has a transaction of its own, numbered
     with the LSN before ``place`` and dated as the transaction before it, or as it was sent. The server does not send it
@@ -172,7 +172,7 @@ class Encoder:
 
     def add_all(self, messages: list[bytes], at: int, max_bytes: int) -> int:
         """Encode ``messages`` from the one at ``at`` on, until one is no log data or ``max_bytes`` are encoded; returns
-        the place of the first that is left. ``last_…`` says whether transactions ended. Raises as `add`."""
+        the place of the first that is left. ``last_…`` shows whether transactions ended. Raises as `add`."""
         count = len(messages)
         while at < count and self.rows.updates.used < max_bytes:
             message = messages[at]
@@ -275,7 +275,7 @@ class Encoder:
         prefix = message.prefix.encode()
         self.rows.message(table.schema, table.shard, prefix, message.content, message.transactional)
         if alone:
-            # The LSN is the place behind the message, where a commit may begin: one less is nobody's.
+            # The LSN is the place behind the message, where a commit may begin: no commit has one less.
             committed_at_us = self.last_committed_at_us or self._time(data, 17)
             self.transactions.add(0, message.lsn - 1, message.lsn, committed_at_us)
             self.transactions.end(self.rows.updates.count)

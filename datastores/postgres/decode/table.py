@@ -11,13 +11,13 @@ __all__ = ["Table"]
 
 
 class Table(RowTable):
-    """``kinds``: of the columns (see `datastores.postgres.decode.kinds`). ``identity``: 1 for a column that a
+    """``kinds``: the kind of each column (see `datastores.postgres.decode.kinds`). ``identity``: 1 for a column that a
     key tuple in the log holds. ``keyed``: 1 for each column of the key.
 
     ``barrier_schema`` and ``barrier_shard``: the ordinals of a TRUNCATE.
-    ``skipped``: nothing of it is handed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``: except
-    those that were inserted. ``to_utf8``: makes UTF-8 of a text's bytes, ``None`` of what is no text; without it they
-    are UTF-8, where they are text.
+    ``skipped``: no row of the table is passed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``:
+    inserted rows can be read all the same. ``to_utf8``: converts a text's bytes to UTF-8, and bytes that are no text to
+    ``None``; without it every text is UTF-8 already.
     """
 
     def __init__(
