@@ -283,7 +283,7 @@ def test_a_commit_of_nothing_known_is_reported_and_passed() -> None:
         ([end(b"t")], 0, "that did not begin"),
         ([BEGIN, BEGIN], 0, "inside a prepare"),
         ([BEGIN, commit(b"t"), end(b"t")], 0, "is inside a prepare"),
-        ([put(b"a", b"1"), rollback(b"t")], 2, "has 2 entries and has 1"),
+        ([put(b"a", b"1"), rollback(b"t")], 2, "claims 2 entries and has 1"),
         ([b"\x0b\x7fshort"], 0, "name of a transaction"),
         ([b"\x0b\xff\xff\xff\xff\xff\xff"], 0, "name of a transaction"),
         ([rollback(b"t"), b"\x7f"], 1, "kind 0x7f is not known"),
