@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from wormhole.model.errors import SourceUnavailable, UnsupportedLog, UsageError, WormholeError
 
-__all__ = ["Connection", "connect", "snapshot", "understood"]
+__all__ = ["Connection", "connect", "is_of_schema", "snapshot", "understood"]
 
 Connection = sqlite3.Connection
 OLDEST: Final = (3, 37, 0)
@@ -74,6 +74,13 @@ def understood(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _error_of(path, error) from error
+
+
+def is_of_schema(error: sqlite3.OperationalError) -> bool:
+    """Whether a statement does not fit the tables that there are. Otherwise it may succeed later: the database was
+    locked, could not be read, or the statement was interrupted.
+    """
+    return error.sqlite_errorcode == sqlite3.SQLITE_ERROR
 
 
 def _error_of(path: Path, error: sqlite3.Error) -> WormholeError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from datastores.sqlite import triggers
-from datastores.sqlite.database import connect, snapshot, understood
+from datastores.sqlite.database import connect, is_of_schema, snapshot, understood
 from datastores.sqlite.tables import Table, load_tables
 from datastores.sqlite.triggers import CHANGES, Installation
 from datastores.sqlite.url import Address
@@ -43,7 +43,7 @@ def run(address: Address, statements: Sequence[str]) -> None:
         try:
             triggers.run(connection, statements)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            if not is_of_schema(error):
                 with understood(address.path):
                     raise
             raise UsageError(

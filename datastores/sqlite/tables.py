@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from datastores.sqlite.database import Connection
+from datastores.sqlite.database import Connection, is_of_schema
 from datastores.sqlite.sql_text import quoted
 from datastores.sqlite.values import type_of
 from wormhole.model.schema import Column, Schema
@@ -117,6 +117,8 @@ def _refusal(connection: Connection, schema: Schema, unique: Sequence[Unique], k
     try:
         connection.execute(f"SELECT * FROM {quoted(schema.table)} LIMIT 0")
     except sqlite3.OperationalError as error:
+        if not is_of_schema(error):
+            raise
         return f"its rows cannot be read: {error}"
     return ""
 

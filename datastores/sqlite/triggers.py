@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from datastores.sqlite.database import Connection
+from datastores.sqlite.database import Connection, is_of_schema
 from datastores.sqlite.sql_text import quote_literal, quoted
 from datastores.sqlite.tables import Table, Unique
 from wormhole.model.errors import UsageError
@@ -74,7 +74,9 @@ def load_installation(connection: Connection, tables: Mapping[str, Table]) -> In
         about = dict(connection.execute(f"SELECT name, value FROM {_ABOUT}").fetchall())
         known = dict(connection.execute(f"SELECT id, name FROM {_TABLES} ORDER BY id").fetchall())
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({CHANGES})")]
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
+        if not is_of_schema(error):
+            raise
         return None
     if about.get("form") != _FORM or not columns:
         return None

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from datastores.sqlite.database import connect
 from datastores.sqlite.datastore import DATASTORE
+from datastores.sqlite.tables import load_tables
+from datastores.sqlite.triggers import load_installation
 from publisher.sources import open_source, open_tables
 from tests.support.seed import SEED
 from tests.support.sqlite_harness import install
@@ -103,3 +107,24 @@ def test_the_tables_as_models_see_them(shop: Shop) -> None:
         ("n", "integer", True),
         ("twice", "integer", True),
     ]
+
+
+def test_a_statement_that_is_interrupted_is_an_error_and_never_an_answer(shop: Shop) -> None:
+    """As an answer it would be: nothing is installed, or a table cannot be read."""
+    with closing(connect(shop.path)) as connection:
+        begun: list[str] = []
+
+        def found(until: int) -> object:
+            """What is read, where the statement after the first ``until`` is interrupted."""
+            begun.clear()
+            connection.set_trace_callback(begun.append)
+            connection.set_progress_handler(lambda: len(begun) > until, 1)
+            tables = load_tables(connection)
+            return tables, load_installation(connection, tables)
+
+        assert found(10_000) is not None
+        statements = len(begun)
+        assert statements > 10
+        for until in range(statements):
+            with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+                found(until)
