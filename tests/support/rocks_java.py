@@ -15,6 +15,7 @@ from typing import Final
 
 from scripts import pinned_jars
 from tests.support import jars as pinned
+from tests.support.rocks_writer import end_process
 
 __all__ = ["JavaStore", "Operation", "Options", "RefusedError", "jars"]
 
@@ -113,12 +114,12 @@ class JavaStore:
     def kill(self) -> None:
         """``kill -9``, as a crash."""
         self._process.kill()
-        _end(self._process)
+        end_process(self._process)
 
     def end(self) -> None:
         """Give the process back. Without `close` it ends, and the database is left as by a crash."""
         if self._has_database:
-            _end(self._process)
+            end_process(self._process)
         else:
             _idle.append(self._process)
 
@@ -146,17 +147,10 @@ def _started() -> subprocess.Popen[str]:
     )
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        pipe.close()
-    process.wait()
-
-
 @atexit.register
 def _end_all() -> None:
     while _idle:
-        _end(_idle.pop())
+        end_process(_idle.pop())
 
 
 def _word(operation: Operation) -> str:

@@ -80,7 +80,7 @@ class RocksWriter:
         self._exited = True
         self._process.kill()
         self._process.wait()
-        _end(self._process)
+        end_process(self._process)
 
     def exit(self) -> None:
         """Close the database; nothing if that was done, or the process has ended."""
@@ -88,8 +88,8 @@ class RocksWriter:
             return
         try:
             self._do("end")
-        except (BrokenPipeError, RuntimeError):  # somebody killed it
-            _end(self._process)
+        except (BrokenPipeError, RuntimeError):  # the process was killed
+            end_process(self._process)
         else:
             _idle.append(self._process)
         self._exited = True
@@ -106,7 +106,7 @@ class RocksWriter:
         line = self._process.stdout.readline()
         if not line:
             self._exited = True
-            _end(self._process)
+            end_process(self._process)
             raise RuntimeError(f"the writer of {self.path} ended with status {self._process.returncode}")
         return json.loads(line)
 
@@ -120,7 +120,7 @@ def _started() -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end_process(process: subprocess.Popen[str]) -> None:
     """The process ends with its standard input."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
@@ -132,7 +132,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 @atexit.register
 def _end_all() -> None:
     while _idle:
-        _end(_idle.pop())
+        end_process(_idle.pop())
 
 
 class _Database:

@@ -142,7 +142,7 @@ async def test_a_handler_of_a_lost_process_is_waited_for(world: World, caplog: p
                     await eventually(lambda: "in-progress" in caplog.text, "it is refused at first")
                     assert second.keys == []
                     await eventually(lambda: second.keys == [b"a"], "it has the flow later")
-                await asyncio.to_thread(proxy.pass_through)  # so that nobody waits for the silent one to end
+                await asyncio.to_thread(proxy.pass_through)  # so that no test waits for the silent connection to end
 
 
 @pytest.mark.parametrize(
