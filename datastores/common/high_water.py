@@ -1,18 +1,18 @@
-"""How far the log was read, kept on disk: an upper bound of what was delivered before a crash.
+"""Keeps on disk how far the log was read: an upper bound of the updates that were delivered before a crash.
 
-An application may process updates long before a datamarker is acknowledged and stored. If the server is another one at
-the next start, or has lost the end of its log, only this place shows that something was delivered that no log holds any
+An application may process updates long before a datamarker is acknowledged and stored. At the next start the server may
+be another one, or may have lost the end of its log. Then only this place shows that delivered updates are in no log any
 more.
 
-The place is written before the updates are returned, once for each piece of log that no reader has reached before. The
-write takes a few microseconds and goes to the operating system's cache, which survives the process. `sync` writes it to
-the disk, about once a second. A power cut of the publisher's host may lose the places of the last second. Two slots are
+The place is written before the updates are returned, once for each piece of the log that no reader has reached before.
+The write takes microseconds and survives the process, in the operating system's cache. `sync` writes the place to the
+disk, about once a second. A power cut of the publisher's host may lose the places of the last second. Two slots are
 written in turn, so that one is always complete.
 
-If publishers of several hosts may own the log, `sync` also writes the place to the document that they share. A host
-that takes the log over uses that document, which lacks up to a second of reading if the former host died. A publisher
-that restarts on the same host also has its file. The file's place is used if it is of the same incarnation and further.
-A file of other histories is never used, because its places are of another log.
+If publishers on several hosts may own the log, `sync` also writes the place to a document that they share. A host that
+takes the log over uses that document, which may lack the last second of reading if the former host died. A publisher
+that restarts on the same host also has its file. It uses the file's place if the place is of the same incarnation and
+further. A file of other histories is never used, because its places are of another log.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _log = logging.getLogger(__name__)
 _SLOT: Final = 1 << 20
 _HEAD: Final = Struct(">QII")  # number of the write, bytes, CRC-32
 _DOCUMENT: Final = "read"
-_MOST_DELIVERED: Final = 512 << 10  # bytes of a logical position in the document
-_PROOF: Final = 3  # values of an anchor
+_MOST_DELIVERED: Final = 512 << 10  # the most bytes of a logical position in the document
+_PROOF: Final = 3  # the number of values of an anchor
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The content of a slot of the file. ``number``: the number of the write. ``histories``: the name of the place's
-    histories; empty: those of the folder."""
+    """The content of a slot of the file. ``number``: the number of the write. ``histories``: the name of the histories
+    that the place belongs to; empty: those of the folder."""
 
     number: int = 0
     marker: Datamarker | None = None
@@ -58,17 +58,17 @@ class _Written:
 
 
 class HighWater:
-    """Thread-safe. ``last``: the furthest datamarker that was read in the newest incarnation. An earlier release wrote
-    it without its anchor.
+    """The kept place. Thread-safe. ``last``: the furthest datamarker read in the newest incarnation; one that an
+    earlier release wrote has no anchor.
 
-    ``histories``: a name of the places' histories if hosts share them; empty: those of the folder. ``problem``: why the
-    last :meth:`try_sync` failed.
+    ``histories``: the name of the histories if hosts share them; empty: those of the folder. ``problem``: why the last
+    :meth:`try_sync` failed.
     """
 
     def __init__(self, path: Path, shared: SourceState | None = None) -> None:
-        """Read the kept place. ``shared``: the state that several hosts share; ``None``: there is only the file.
+        """Read the kept place. ``shared``: the state that several hosts share; ``None``: only the file is used.
 
-        Raises :class:`SourceUnavailable` when that fails, and the transient errors of ``shared``.
+        Raises :class:`SourceUnavailable` if the file cannot be read, and the transient errors of ``shared``.
         """
         self._path = path
         self._shared = shared
@@ -90,10 +90,10 @@ class HighWater:
             keep(shared, _DOCUMENT, {"id": self.histories, **_fields(self.last)})
 
     def rise(self, marker: Datamarker) -> None:
-        """Note that the log was read up to ``marker``. Raises :class:`SourceUnavailable` when that fails.
+        """Record that the log was read up to ``marker``. Raises :class:`SourceUnavailable` if the write fails.
 
-        If hosts share the place, the first place of an incarnation is written to their document at once; its errors are
-        raised too.
+        If hosts share the place, the first place of an incarnation is written to their document at once. Errors of that
+        write are raised too.
         """
         with self._lock:
             last = self.last
@@ -114,7 +114,7 @@ class HighWater:
 
     def sync(self) -> None:
         """Write the place to the disk and to the shared document. Raises :class:`SourceUnavailable`, and the transient
-        errors of the shared state, after which the next call writes it there.
+        errors of the shared state. After such an error the next call writes the document again.
         """
         with self._lock:
             dirty, self._dirty = self._dirty, False
@@ -131,7 +131,7 @@ class HighWater:
             raise
 
     def try_sync(self) -> None:
-        """`sync`, but a failure is logged and becomes the ``problem`` until a later call succeeds."""
+        """Call `sync`. A failure is logged, and is the ``problem`` until a later call succeeds."""
         problem = NO_PROBLEM
         try:
             self.sync()
@@ -144,11 +144,11 @@ class HighWater:
         self.problem = problem
 
     def copy_to(self, shared: SourceState) -> None:
-        """Write the place to ``shared``, for other hosts. Raises as :meth:`sync`."""
+        """Write the place to ``shared``, for other hosts. Raises the errors of :meth:`sync`."""
         keep(shared, _DOCUMENT, _fields(self.last))
 
     def _bring(self, marker: Datamarker) -> None:
-        """Write ``marker`` to the shared document, unless that has a further place already."""
+        """Write ``marker`` to the shared document unless the document has a further place."""
         with self._sharing:
             if self._shared is None or (self._brought is not None and marker.order <= self._brought.order):
                 return
@@ -190,7 +190,7 @@ def _read(file: int, begin: int) -> _Written:
 
 
 def _marker(order: str, delivered: object, proof: list[Any]) -> Datamarker:
-    """The datamarker of a record. A malformed record raises any error."""
+    """The datamarker of a record. A malformed record may raise any exception."""
     place = LogPosition.parse(order)
     anchor = Anchor(str(proof[0]), int(proof[1]), LogPosition.parse(proof[2])) if proof else None
     return Datamarker(place, str(delivered), place, anchor)
@@ -220,7 +220,7 @@ def _marker_in(document: dict[str, Any]) -> Datamarker | None:
 
 
 def _is_further(written: Datamarker | None, shared: Datamarker | None) -> bool:
-    """Whether this host's place is of the shared document's incarnation, and further."""
+    """Whether this host's place is in the shared document's incarnation and further than the document's place."""
     if written is None or shared is None:
         return False
     return written.order.incarnation == shared.order.incarnation and written.order > shared.order

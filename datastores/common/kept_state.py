@@ -1,4 +1,4 @@
-"""The documents in which a source keeps facts about the servers of its log, and the errors about the documents."""
+"""Reads and writes the documents in which a source keeps facts about the servers of its log."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["keep", "load", "load_incarnations", "not_ours", "state_of"]
 
 
 def state_of(options: SourceOptions, folder: Path) -> SourceState:
-    """Where the source keeps its documents: in its own folder ``folder``, or in a state that several hosts share."""
+    """The store of the source's documents: its own folder ``folder``, or a state that several hosts share."""
     return FolderState(folder) if options.state is None else options.state
 
 
 def load(state: SourceState, name: str) -> dict[str, Any]:
-    """Read a document; empty: it does not exist. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Read a document; empty if it does not exist. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     try:
         return state.read(name)
     except OSError as error:
@@ -37,9 +37,9 @@ def load(state: SourceState, name: str) -> dict[str, Any]:
 
 
 def load_incarnations(state: SourceState, **fields: type) -> list[dict[str, Any]]:
-    """The incarnations of the histories, oldest first. Each has a ``number`` and ``fields`` of these types.
+    """The incarnations in the histories, oldest first. Each has a ``number`` and ``fields`` of these types.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable`, also for a document that no source wrote.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable`, also for a document that has another form.
     """
     found, wanted = load(state, HISTORIES).get("incarnations", []), {"number": int, **fields}
     if not isinstance(found, list) or not all(
@@ -50,7 +50,7 @@ def load_incarnations(state: SourceState, **fields: type) -> list[dict[str, Any]
 
 
 def not_ours(state: SourceState, name: str) -> SourceUnavailable:
-    """The error for a document that no source wrote."""
+    """The error for a document that has another form than a source writes."""
     return SourceUnavailable(
         f"{name}.json in {state} holds nothing that a publisher wrote",
         hint="restore it from a backup, or delete it: the source then finds out anew which server it reads, and holds "

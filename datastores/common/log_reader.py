@@ -1,4 +1,4 @@
-"""The common parts of the readers of both SQL servers' logs: the end, and the split of encoded updates by shard."""
+"""The part that the log readers of MySQL and PostgreSQL share: closing, and the split of encoded updates by shard."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class _Tables(Protocol):
 class SqlLogReader(ABC):
     """A :class:`~wormhole.ports.log_source.LogReader` without `read`.
 
-    A subclass's `read` holds ``_reading`` until it returns, and calls `_release` if the reader was closed meanwhile.
-    ``_failure``: the error that ends the reader."""
+    A subclass's `read` holds ``_reading`` until it returns, and calls `_release` if the reader was closed during the
+    call. ``_failure``: the error that ends the reader."""
 
     def __init__(self, tables: _Tables) -> None:
         self._known_tables = tables
@@ -37,15 +37,15 @@ class SqlLogReader(ABC):
 
     @abstractmethod
     def _incarnation(self) -> int:
-        """The incarnation of the log that is read."""
+        """The incarnation of the log that the reader was opened in."""
 
     @abstractmethod
     def _give_back(self) -> None:
         """Release the reader's resources. Called once."""
 
     def outlived(self, incarnation: int) -> None:
-        """End a reader of an earlier incarnation, which would wait forever. Another thread saw that the log is in
-        ``incarnation`` now."""
+        """End a reader of an earlier incarnation, which would wait forever. Another thread calls this when the log is
+        in ``incarnation``."""
         own = self._incarnation()
         if own < incarnation and self._failure is None:
             self._failure = SourceUnavailable(
@@ -80,7 +80,7 @@ class SqlLogReader(ABC):
             file,
             piece.tx_committed_at_us,
             first_index,
-            # If a piece begins with a transaction's first update, the transaction open before was rolled back.
+            # If a piece begins with a transaction's first update, the formerly open transaction was rolled back.
             self._open_shards if first_index else set(),
         )
         self._open_shards = set() if whole else self._open_shards | open_shards(piece, list(self._known_tables.shards))

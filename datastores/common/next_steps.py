@@ -1,5 +1,6 @@
-"""Texts for a flow whose datamarker is not of the log: the next step, in the order of `log-diverged` in
-docs/runbook.md, and the delivered log that a datastore lacks."""
+"""Texts for two errors: a datamarker that is not of the log, and a delivered part of the log that a datastore lacks.
+
+The next steps have the order of `log-diverged` in docs/runbook.md."""
 
 from __future__ import annotations
 
@@ -19,5 +20,5 @@ _CUT: Final = "..."
 
 
 def shortened(text: str) -> str:
-    """At most 300 characters of the text."""
+    """The text, cut at 300 characters."""
     return text if len(text) <= _MOST else text[: _MOST - len(_CUT)] + _CUT

@@ -20,7 +20,7 @@ def others_may_read(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A password, and where it was ``found``, for messages. ``remarks``: warnings for the user."""
+    """A password. ``found``: where it came from, for messages. ``remarks``: warnings for the user."""
 
     text: str = field(default="", repr=False)
     found: str = "no password was given"

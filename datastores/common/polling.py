@@ -1,4 +1,4 @@
-"""The life of a source that asks its datastore again and again: its threads, why it last failed, and what is kept."""
+"""Runs a source's background threads, which ask its datastore again and again, and records why a poll failed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Attempts", "Polling"]
 
 
 class Attempts:
-    """``problem``: why the last attempt failed. When it changes, it is logged: ``said`` is the message, with its
-    place.
+    """Attempts of which the last failure is kept. ``problem``: why the last attempt failed. A changed problem is
+    logged. ``said``: the log message, with a placeholder for the problem.
     """
 
     def __init__(self, log: logging.Logger, said: str) -> None:
@@ -26,7 +26,7 @@ class Attempts:
         self._said = said
 
     def make(self, attempt: Callable[[], None]) -> None:
-        """Make one, whose error becomes the problem."""
+        """Make one attempt. Its error becomes the problem."""
         try:
             attempt()
             problem = NO_PROBLEM
@@ -38,9 +38,7 @@ class Attempts:
 
 
 class Polling(Attempts):
-    """The polls of a source, from :meth:`begin` to :meth:`end`. ``high_water``: how far the log was read, if the source
-    keeps that.
-    """
+    """The polls of a source, from :meth:`begin` to :meth:`end`. ``high_water``: how far the log was read, if it is kept."""
 
     def __init__(self, options: SourceOptions, log: logging.Logger, said: str) -> None:
         super().__init__(log, said)
@@ -50,8 +48,8 @@ class Polling(Attempts):
         self._threads: list[threading.Thread] = []
 
     def begin(self, name: str, works: Mapping[str, tuple[Callable[[], float], Callable[[], None]]]) -> None:
-        """Start a thread for each work, which runs it after each pause of so many seconds. ``name``: of the threads,
-        with the place of the work's.
+        """Start a thread for each of ``works``: a pause in seconds, and a function to run after each pause. ``name``:
+        the name of the threads, with a placeholder for the work's name.
         """
         self.stopped.clear()
         for work, repeated in works.items():
@@ -60,14 +58,14 @@ class Polling(Attempts):
             self._threads.append(thread)
 
     def poll(self, attempt: Callable[[], None]) -> None:
-        """Make an attempt, and write the place to the disk and for other hosts."""
+        """Make an attempt, then write the high water to the disk and for other hosts."""
         self.make(attempt)
         if self.high_water is not None and self._options.may_act():
             self.high_water.try_sync()
 
     def end(self, *, interrupt: Callable[[], None] = lambda: None, close: Callable[[], None] = lambda: None) -> None:
-        """End the threads, close what else reads, and write the last place. Idempotent. ``interrupt``: ends what a
-        thread waits for.
+        """End the threads, call ``close``, and write the last high water. Idempotent. ``interrupt``: ends a thread's
+        wait. ``close``: closes other readers.
         """
         self.stopped.set()
         interrupt()
@@ -76,7 +74,7 @@ class Polling(Attempts):
             thread.join()
         close()
         if threads and self.high_water is not None and self._options.may_act():
-            with suppress(WormholeError):  # the next owner then lacks about a second of it
+            with suppress(WormholeError):  # the next owner then lacks about a second of reading
                 self.high_water.sync()
 
     def _repeat(self, pause_s: Callable[[], float], work: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
-"""The state that a source shares with publishers on other hosts that may own the log: facts about the log's servers.
+"""Opens the state of a source: facts about the log's servers, shared by the hosts whose publishers may own the log.
 
-An incarnation then is the same history of the same server for every publisher. So each can use a datamarker that
-another one stored. When the first publisher opens the log, the documents are empty. It copies the documents from its
-own folder, where an earlier release kept them.
+With a shared state an incarnation is the same history of the same server for every publisher. So each publisher can use
+a datamarker that another one stored. The documents are empty when the first publisher opens the log. It copies them
+from its own folder, where an earlier release kept them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def make_state_dir(folder: Path) -> None:
 
 
 def open_state(options: SourceOptions, folder: Path, *names: str) -> tuple[SourceState, HighWater]:
-    """Where the source keeps its documents, and how far the log was read. ``folder``: the source's own. ``names``: its
-    documents beside the histories.
+    """The store of the source's documents, and how far the log was read. ``folder``: the source's own folder.
+    ``names``: the documents besides the histories.
 
     Raises as :func:`~datastores.common.kept_state.load` and :func:`~datastores.common.kept_state.keep`.
     """

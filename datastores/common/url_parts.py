@@ -51,7 +51,7 @@ def options_of(
     query: str, known: Sequence[str], paths: Collection[str], certificate: tuple[str, str]
 ) -> dict[str, str]:
     """The options of a URL, each once and with a value. ``paths``: the options that must be absolute paths.
-    ``certificate``: the options for a certificate and for its key, which must come together. Raises ``ValueError``.
+    ``certificate``: the options for a certificate and for its key; one requires the other. Raises ``ValueError``.
     """
     pairs = parse_qsl(query, keep_blank_values=True)
     options = dict(pairs)

@@ -1,1 +1,1 @@
-"""HDFS as a datastore: the edits of its NameNode."""
+"""HDFS as a datastore. Its log is the edits that its NameNode logs: the changes of files and folders."""

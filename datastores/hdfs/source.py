@@ -1,4 +1,4 @@
-"""The edits of a NameNode as a log: :class:`~wormhole.ports.log_source.LogSource`."""
+"""The edits of a NameNode as a log source: implements :class:`~wormhole.ports.log_source.LogSource`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HdfsSource:
 
     @property
     def pid(self) -> int:
-        """The JVM's process id; 0: none runs."""
+        """The JVM's process id; 0: no JVM runs."""
         return self._name_node.pid
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class HdfsSource:
         return self._log.marker(self._log.end())
 
     def locate(self, text: str) -> Datamarker:
-        """See the port. A logical position is the number of a transaction, which is before the place."""
+        """See the port. A logical position is a transaction's number, and means the place after that transaction."""
         if text == "earliest":
             return self.earliest()
         if text == "latest":
@@ -72,7 +72,7 @@ class HdfsSource:
         first_us = self._log.time_from(begin)
         if first_us is not None and first_us > at_us:
             raise begins_later(self._log.marker(begin - 1), first_us)
-        low, high = begin, end + 1  # the first transaction that is later is in this range
+        low, high = begin, end + 1  # the range that holds the first later transaction
         while low < high:
             middle = (low + high) // 2
             found = self._log.time_from(middle)
@@ -92,7 +92,7 @@ class HdfsSource:
         return self._rows.shards(self._folders)
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port. The NameNode keeps its edits by settings of its own."""
+        """See the port. The NameNode's own settings decide how long it keeps edits."""
 
     def status(self) -> SourceStatus:
         """See the port."""

@@ -1,4 +1,4 @@
-"""``hdfs://user@namenode:8020/``, with the addresses of several NameNodes separated by commas."""
+"""Parses ``hdfs://user@namenode:8020/``, which may list several NameNodes separated by commas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPTIONS: Final = ("configuration", "principal", "keytab")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``user``: the account, a superuser; empty: the user of this process, or the Kerberos ``principal``.
+    """``user``: the account, a superuser; empty: this process's user, or the Kerberos ``principal``.
     ``name_nodes``: host and port of each NameNode of one HDFS. ``configuration``: a folder with ``core-site.xml`` and
     ``hdfs-site.xml``; empty: none is read. ``keytab``: the file with the key of ``principal``.
     """
@@ -28,7 +28,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL. Raises ``ValueError``, without a password."""
+        """Read a URL. Raises ``ValueError`` with a message that never holds a password."""
         parts = urlsplit(url)
         user, _, hosts = parts.netloc.rpartition("@")
         if parts.scheme != "hdfs" or parts.path not in ("", "/") or parts.fragment or ":" in user:

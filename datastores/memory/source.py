@@ -1,6 +1,6 @@
-"""A log in memory: the fake that ships beside the port, for the suite and for users' tests.
+"""A log in memory: the fake that ships beside the port, for the product's tests and for users' tests.
 
-It keeps every promise of :class:`~wormhole.ports.log_source.LogSource` and can be made to break what real logs break:
+It keeps every promise of :class:`~wormhole.ports.log_source.LogSource`. Tests can make it fail as real logs fail:
 :meth:`MemorySource.purge`, :meth:`MemorySource.skip`, :meth:`MemorySource.restore`.
 """
 
@@ -31,7 +31,7 @@ from wormhole.wire.runs import RunsBuilder
 __all__ = ["Change", "MemorySource", "NewKey", "Tables"]
 
 _FIRST_FILE = 1
-_HEADER = 16  # bytes of log per transaction besides its rows, so that an empty one has a place too
+_HEADER = 16  # bytes of log per transaction besides its rows, so that an empty one has a place
 
 
 @dataclass(slots=True)
@@ -58,20 +58,20 @@ class Tables(Protocol):
         ...
 
     def altered(self, number: int, schema: Schema, new_key: NewKey | None) -> None:
-        """Transaction ``number``, which is committed next, alters a table."""
+        """Alter a table in transaction ``number``, which is committed next."""
         ...
 
     def restored(self, number: int) -> None:
-        """Everything after transaction ``number`` is gone."""
+        """Drop everything after transaction ``number``."""
         ...
 
 
 class MemorySource:
     """A log in memory. Thread-safe; implements :class:`~wormhole.ports.log_source.LogSource`.
 
-    ``capacity``: the most bytes of rows kept; beyond it the oldest transactions are purged, so that memory is bounded.
-    ``max_update_bytes``: larger updates come without their values; ``None``: all come with their values.
-    ``now_us``: the clock that gives commit times, microseconds since 1970 in UTC.
+    ``capacity``: the most bytes of rows that are kept; beyond it the oldest transactions are purged.
+    ``max_update_bytes``: larger updates come without their values; ``None``: all come with their values. ``now_us``:
+    the clock for commit times, in microseconds since 1970 in UTC.
     """
 
     def __init__(
@@ -96,14 +96,14 @@ class MemorySource:
         origin = LogPosition(1, _FIRST_FILE, 0)
         self._floor = Datamarker(origin, "0", origin)
         self._end = self._floor
-        self._history = 0  # rises with every restore, so that a reader notices the changed log
+        self._history = 0  # increases with every restore, so that a reader notices the changed log
         self._reachable = True
         self._tables: Tables | None = None
 
-    # --- what a test does to the log ---------------------------------------------------------------------------
+    # --- for tests: change the log -----------------------------------------------------------------------------
 
     def commit(self, changes: Sequence[Change | ChangeTuple], replaced: Sequence[str] = ()) -> Datamarker:
-        """Commit one transaction. Returns the datamarker after it. ``replaced``: names that other tables get in it."""
+        """Commit one transaction. Returns the datamarker after it. ``replaced``: names that become other tables'."""
         with self._changed:
             named = [Change(*change) for change in changes]
             rows = [encoded for change in named for encoded in self._encoder.encode(change)]
@@ -133,7 +133,7 @@ class MemorySource:
     ) -> Datamarker:
         """Commit an ALTER of a table that has changes: drop columns, or give every row another ``key``.
 
-        As on a server, the log has only the statement's place, not the rows. Later changes show the new columns.
+        As on a server, the log holds only the place of the statement, not the rows. Later changes have the new columns.
         """
         with self._changed:
             schema = self._encoder.alter(table, without=without, key=key)
@@ -149,7 +149,7 @@ class MemorySource:
             self._end = Datamarker(order, old.delivered, order, old.anchor, old.committed_at_us)
 
     def skip(self, count: int = 1) -> None:
-        """Write ``count`` transactions past the log, so that the next committed one comes after a gap."""
+        """Leave ``count`` transactions out of the log, so that the next committed one comes after a gap."""
         with self._changed:
             first = self._number + 1
             self._number += count
@@ -190,7 +190,7 @@ class MemorySource:
             self._changed.notify_all()
 
     def follow(self, tables: Tables) -> ChangeEncoder:
-        """Report each commit to ``tables`` from now on. Call before the first commit. Returns the changes' encoder."""
+        """Report each later commit to ``tables``. Call before the first commit. Returns the encoder of the changes."""
         with self._changed:
             if self._number:
                 raise ValueError("the tables of a log that holds transactions already would lack their rows")
@@ -214,13 +214,13 @@ class MemorySource:
         """Releases nothing: the log stays for a later start."""
 
     def earliest(self) -> Datamarker:
-        """The marker before the oldest transaction that is kept."""
+        """The datamarker before the oldest transaction that is kept."""
         with self._changed:
             self._check()
             return self._floor
 
     def latest(self) -> Datamarker:
-        """The marker after the last commit."""
+        """The datamarker after the last commit."""
         with self._changed:
             self._check()
             return self._end
@@ -258,14 +258,14 @@ class MemorySource:
             return [marker for marker in markers if marker.committed_at_us <= at_us][-1]
 
     def open(self, marker: Datamarker) -> _MemoryReader:
-        """A reader after ``marker``; see the port for what it raises."""
+        """A reader after ``marker``. See the port for its errors."""
         with self._changed:
             self._check()
             self._compare(marker)
             return _MemoryReader(self, marker.order, self._history)
 
     def shards(self) -> frozenset[str]:
-        """All hash shards, the one shard of the log, or those of the tables seen so far."""
+        """All hash shards, the log's single shard, or those of the tables seen so far."""
         with self._changed:
             return self._encoder.shards()
 
@@ -276,7 +276,7 @@ class MemorySource:
                 self._drop_oldest()
 
     def status(self) -> SourceStatus:
-        """The ends of the log and how much of it is kept."""
+        """The ends of the log, and the number of bytes kept."""
         with self._changed:
             end = self._end.order
             return SourceStatus(
@@ -295,7 +295,7 @@ class MemorySource:
         self._floor = transaction.marker
 
     def _last_marker(self, accept: Callable[[Datamarker], bool], *, purged: bool, ahead: bool, text: str) -> Datamarker:
-        """The last marker that ``accept`` accepts. A place within a transaction means the transaction's beginning."""
+        """The last marker that ``accept`` accepts. A place within a transaction counts as its beginning."""
         if purged:
             raise self._purged(text)
         if ahead:
@@ -343,7 +343,7 @@ class _MemoryReader:
         self._source = source
         self._place = place
         self._history = history
-        self._row = 0  # the next row of the transaction at the place, if that was cut
+        self._row = 0  # the next row of the transaction at the place, if a read cut it
         self._runs = RunsBuilder()
         self._closed = False
 
@@ -367,7 +367,7 @@ class _MemoryReader:
             return self._collect(max_bytes)
 
     def close(self) -> None:
-        """Idempotent; wakes a waiting read."""
+        """Wake a waiting read. Idempotent."""
         with self._source._changed:
             self._closed = True
             self._source._changed.notify_all()
@@ -408,9 +408,7 @@ class _MemoryReader:
         if not finished:
             segment.marker = None
         elif segment.marker is None:
-            segment.marker = (
-                source._floor
-            )  # nothing but the end of a purged range: the next gap needs a segment of its own
+            segment.marker = source._floor  # the next gap needs a segment of its own
         self._place = segment.end
         return segment
 

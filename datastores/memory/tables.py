@@ -1,8 +1,8 @@
-"""The rows that result from the changes of a memory log: the fake of the port to existing rows, for suite and tests.
+"""The rows that result from the changes of a memory log: the fake of the port to existing rows, for tests.
 
-It keeps every promise of :class:`~wormhole.ports.table_source.TableSource` and can be made to do what real servers do:
-:attr:`MemoryTables.visible` shows a commit later than the log does, :attr:`MemoryTables.on_snapshot` lets a test commit
-while a chunk is read.
+It keeps every promise of :class:`~wormhole.ports.table_source.TableSource`. Tests can make it act as real servers do:
+:attr:`MemoryTables.visible` shows a commit later than the log does, and :attr:`MemoryTables.on_snapshot` lets a test
+commit while a chunk is read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from wormhole.wire.rows import decode_key, encode_key
 __all__ = ["KeyOrder", "MemoryTables", "TableRows", "key_order"]
 
 KeyOrder = Callable[[tuple[Value, ...]], Any]
-"""Returns the value by which a key is sorted."""
+"""Returns the value by which keys are sorted."""
 TableRows = dict[str, dict[tuple[Value, ...], dict[str, Value]]]
-"""By table and key: the columns by name."""
+"""Rows by table and key. A row is its columns by name."""
 
 _T = TypeVar("_T")
 _Columns = dict[str, Value]
@@ -41,7 +41,7 @@ _NO_KEY = Problem("it has no key", "give it a primary key", code="key-missing")
 
 
 def key_order(key: tuple[Value, ...]) -> tuple[tuple[int, Any], ...]:
-    """The default order: NULL, then numbers, text by its code points, bytes."""
+    """The default sort value: NULL first, then numbers, text by code points, and bytes."""
     return tuple(map(_ranked, key))
 
 
@@ -59,7 +59,7 @@ def _ranked(value: Value) -> tuple[int, Any]:
 
 @dataclass(slots=True)
 class _Table:
-    """One table. ``versions``: by key its rows, each with the transaction that made it; ``None``: no row.
+    """One table. ``versions``: the versions of each row by key, with the transaction that made each; ``None``: deleted.
 
     ``ordered``: (sort value, key) of every key that ever existed.
     """
@@ -92,12 +92,12 @@ class MemoryTables:
     """The tables of a :class:`~datastores.memory.source.MemorySource`, made before its first commit.
 
     Thread-safe; implements :class:`~wormhole.ports.table_source.TableSource`. Every version of every row is kept. A
-    column that no change gave a value is NULL; a MERGE appends text and bytes and adds numbers, so that only a read
-    shows the result. A value over the source's ``max_update_bytes`` is in the table, and in no update.
+    column that no change set is NULL. A MERGE appends text and bytes and adds numbers; only a read shows the result. A
+    value larger than the source's ``max_update_bytes`` is in the table, but in no update.
 
-    ``order``: how this server sorts keys. ``visible``: the marker after which a snapshot shows nothing; ``None``: it
-    shows everything that was committed. ``on_snapshot``: called by each read between its snapshot and its first row, in
-    the read's thread. ``refused``: tables to refuse, with the reason.
+    ``order``: the sort value of a key. ``visible``: the last marker that a snapshot shows; ``None``: it shows every
+    commit. ``on_snapshot``: called by each read between its snapshot and its first row, in the read's thread.
+    ``refused``: tables to refuse, with the reason.
     """
 
     def __init__(self, source: MemorySource, *, order: KeyOrder = key_order) -> None:
@@ -114,10 +114,10 @@ class MemoryTables:
         self._fingerprints: dict[str, str] = {}  # the fingerprints last returned to the caller
         self._encoder = source.follow(self)
 
-    # --- what the source reports ----------------------------------------------------------------------------------
+    # --- called by the source -------------------------------------------------------------------------------------
 
     def committed(self, number: int, changes: Iterable[Change], encoder: ChangeEncoder) -> None:
-        """Apply the changes of transaction ``number``, which was committed."""
+        """Apply the changes of the committed transaction ``number``."""
         with self._lock:
             self._number = number
             for change in changes:
@@ -146,7 +146,7 @@ class MemoryTables:
                     self._put(table, new_key(decode_key(key)), row, number)
 
     def restored(self, number: int) -> None:
-        """Forget everything after transaction ``number``."""
+        """Drop everything after transaction ``number``."""
         with self._lock:
             self._number = number
             for table in self._tables.values():
@@ -154,7 +154,7 @@ class MemoryTables:
                 for versions in table.versions.values():
                     del versions[_until(versions, number) :]
 
-    # --- what a test does and asks --------------------------------------------------------------------------------
+    # --- for tests ------------------------------------------------------------------------------------------------
 
     def drop(self, name: str) -> None:
         """Drop a table. Its next commit creates it again, without rows. The log does not show the drop."""
@@ -162,7 +162,7 @@ class MemoryTables:
             self._tables[name] = _Table(schemas=self._tables[name].schemas, dropped=True)
 
     def replace(self, name: str, rows: Mapping[tuple[Value, ...], _Columns]) -> Datamarker:
-        """Give the name to another table with these ``rows``, in one statement. The log has only the statement."""
+        """Give the name to another table with these ``rows``, in one statement. The log holds only the statement."""
         self._coming = name, rows
         return self._source.commit((), (name,))
 
@@ -179,7 +179,7 @@ class MemoryTables:
     # --- the port -------------------------------------------------------------------------------------------------
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
-        """See the port; a table that is ``refused`` may also be one that is hidden."""
+        """See the port. A table in ``refused`` may be hidden: it is listed if ``named`` has it."""
         self._source.latest()
         with self._lock:
             number = self._shown()
@@ -259,7 +259,7 @@ class MemoryTables:
     def close(self) -> None:
         """See the port."""
 
-    # --- reading, with the lock held but for the first ------------------------------------------------------------
+    # --- reading, with the lock held except in the first ----------------------------------------------------------
 
     def _snapshot(self, name: str, not_before: Datamarker) -> tuple[int, Schema]:
         self._source.latest()
@@ -316,7 +316,7 @@ class MemoryTables:
     def _rows(
         self, table: _Table, number: int, after: bytes | None = None, until: bytes | None = None
     ) -> Iterator[tuple[bytes, _Columns]]:
-        """Keys above ``after`` up to ``until`` and their rows, without columns that were added later."""
+        """Keys above ``after`` up to ``until``, with their rows. A row lacks columns added later."""
         schema = table.schema(number)
         names = [column.name for column in schema.columns] if schema else []
         first = 0 if after is None else bisect_right(table.ordered, self._sorted_by(after), key=lambda one: one[0])

@@ -1,1 +1,1 @@
-"""Parts that the encoders of all datastores share: pieces of a log, and runs of updates by shard."""
+"""Parts that the encoders of all datastores share: buffers of encoded updates, and their split by shard."""

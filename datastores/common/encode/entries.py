@@ -1,4 +1,4 @@
-"""The values of one row as the wire's entries. Hot: compiled where possible."""
+"""Encodes the values of one row as entries of an update's message. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from datastores.common.encode.wire_bytes import copy_bytes, put_varint, varint_s
 
 __all__ = ["Entries"]
 
-_ENTRY_ROOM: Final = 32  # for two tags and two lengths
+_ENTRY_ROOM: Final = 32  # bytes for two tags and two length prefixes
 _V_UNAVAILABLE: Final = 0x48
 _SHORT: Final = 125
-"""Bytes of a value up to which both lengths take one byte."""
+"""The most bytes of a value whose two length prefixes take one byte each."""
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_KEY: Final = 1 << 16
-"""A value of the key up to this size is kept, whatever the other values of its row take."""
+"""A key's value of at most this many bytes is kept, however large the row's other values are."""
 
 
 class Entries:
     """The row that was read last, as entries of an update's repeated field: tag, length, ``Value``.
 
-    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``. ``present[c]`` says whether the log has the column;
-    where not, the entry is ``unavailable``, ``absent`` times. ``used``: bytes of all entries. ``limit``: bytes that one
-    value may take. ``most``: bytes that all values may take together, except those of the key. ``too_large``: a value
-    that did not fit was left out. ``room``: bytes of ``out``. ``capacity``: columns that there is room for.
+    ``out[starts[c]:starts[c + 1]]`` is the entry of column ``c``. ``present[c]``: whether the log has the column. A
+    column that the log lacks has the entry ``unavailable``; ``absent`` counts these columns. ``used``: bytes of all
+    entries. ``limit``: the most bytes of one value. ``most``: the most bytes of all values together, without those of
+    the key. ``too_large``: whether a value was left out because it did not fit. ``room``: bytes of ``out``.
+    ``capacity``: the number of columns that the arrays have room for.
     """
 
     def __init__(self, limit: int) -> None:
@@ -47,23 +48,23 @@ class Entries:
         self.present = bytearray(count)
 
     def release(self) -> None:
-        """Give the room of a large row back."""
+        """Release the memory that a large row took."""
         if self.room > _KEPT_ROOM:
             self.room = _KEPT_ROOM
             self.out = bytearray(_KEPT_ROOM)
 
     def grow(self, used: int, need: int) -> None:
-        """Make room for ``need`` bytes behind ``used``."""
+        """Make room for ``need`` bytes after the first ``used``."""
         self.room = grow(self.out, used + need)
 
     def fits(self, used: int, keyed: bytes, c: int, length: int) -> bool:
-        """Whether a value of ``length`` bytes of column ``c`` is kept; ``keyed``: 1 for each column of the key."""
+        """Whether a value of ``length`` bytes of column ``c`` is kept. ``keyed``: 1 for a column of the key."""
         k = keyed
         return length <= self.limit and (used + length <= self.most or (k[c] != 0 and length <= _KEPT_KEY))
 
     def put(self, used: int, tag: int, data: bytes, at: int, length: int) -> int:
-        """Write ``data[at:at + length]`` as text or bytes, by ``tag``, from the entry's length on; returns the place
-        after it."""
+        """Write ``data[at:at + length]`` as text or bytes, by ``tag``, with its length prefixes. Returns the
+        next offset."""
         if used + length + _ENTRY_ROOM > self.room:
             self.grow(used, length + _ENTRY_ROOM)
         out = self.out
@@ -83,7 +84,7 @@ class Entries:
         return used + length
 
     def unavailable(self, used: int) -> int:
-        """Write from the entry's length on that the value is not available; returns the place after it."""
+        """Write an entry, beginning with its length, whose value is not available. Returns the offset after it."""
         o = self.out
         o[used] = 2
         o[used + 1] = _V_UNAVAILABLE
@@ -91,6 +92,6 @@ class Entries:
         return used + 3
 
     def leave_out(self, used: int) -> int:
-        """Likewise, for a value that takes too much."""
+        """Write an entry whose value is too large. Returns the offset after it."""
         self.too_large = True
         return self.unavailable(used)

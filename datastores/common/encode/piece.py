@@ -1,4 +1,4 @@
-"""The result of an encoder: encoded updates by columns, which :mod:`datastores.common.encode.runs` splits by shard."""
+"""The result of an encoder: a batch of encoded updates by columns, which ``runs`` splits by shard."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 __all__ = ["ALL_SHARDS", "HASHED", "Piece"]
 
 ALL_SHARDS: Final = 0xFFFFFFFF
-"""In place of a shard's ordinal: the update is a barrier for every shard."""
+"""The shard ordinal of a barrier: an update that goes to every shard."""
 HASHED: Final = 0xFFFFFFFE
-"""In place of a shard's ordinal: the table's updates are split by the hash of their key."""
+"""The shard ordinal of a table whose updates are split by the hash of their key."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """The updates encoded since an encoder's last ``take``, by columns. See `wormhole.model.segment.Run` for the
-    columns' meaning.
+    """The updates encoded since an encoder's last ``take``, by columns. `wormhole.model.segment.Run` describes the
+    columns.
 
-    ``schema_of``: ordinal of each update's schema, one entry if all are the same. ``shard_of``: ordinal of each
-    update's shard in the same form; may hold `ALL_SHARDS`. ``tx_source``: ordinal of each transaction's source, empty
-    if all are 0. ``tx_committed_at_us``: empty if the log has no times.
+    ``schema_of``: the ordinal of each update's schema; a single entry applies to all updates. ``shard_of``: the ordinal
+    of each update's shard, in the same form; `ALL_SHARDS` is possible. ``tx_source``: the ordinal of each transaction's
+    source; empty: all are 0. ``tx_committed_at_us``: commit times; empty: the log has none.
     """
 
     blob: bytes

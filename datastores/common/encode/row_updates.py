@@ -1,7 +1,6 @@
-"""The updates of changed rows, from their images before and after. Hot: compiled where possible.
+"""Encodes the updates of changed rows from their images before and after. Hot: compiled where possible.
 
-Every update has the wire's form, as `wormhole.wire.rows.encode_row` would write it: key, after, before, and the key
-before where the update changed it.
+An update has the form that `wormhole.wire.rows.encode_row` writes: key, after, before, and the former key if changed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["RowTable", "RowUpdates"]
 
-# What an update is on the wire (wormhole.wire.v1.Op).
+# The operations (wormhole.wire.v1.Op).
 _INSERT: Final = 1
 _UPDATE: Final = 2
 _DELETE: Final = 3
@@ -37,8 +36,8 @@ _LIMIT: Final = (1 << 31) - 1
 
 
 class RowTable:
-    """The properties of a table that the updates of its rows need. ``count``: the number of columns. ``key``: the
-    positions of the key's columns. ``schema``, ``shard``: ordinals."""
+    """The table's properties that encoding needs. ``count``: the number of columns. ``key``: the positions of the key's
+    columns. ``schema``, ``shard``: ordinals."""
 
     def __init__(self, name: str, count: int, key: Sequence[int], schema: int, shard: int) -> None:
         self.name = name
@@ -49,7 +48,7 @@ class RowTable:
 
 
 def _same_cell(a: Entries, b: Entries, c: int) -> bool:
-    """Whether column ``c`` has the same value in both images; the tags do not matter."""
+    """Whether column ``c`` has the same value in both images. Tags are not compared."""
     a_start = a.starts[c] + 1
     b_start = b.starts[c] + 1
     size = a.starts[c + 1] - a_start
@@ -64,7 +63,7 @@ def _same_cell(a: Entries, b: Entries, c: int) -> bool:
 
 
 def _copy_cell(out: bytearray, at: int, image: Entries, c: int, tag: int) -> int:
-    """The entry of column ``c`` under another tag."""
+    """Copy the entry of column ``c`` under another tag. Returns the offset after it."""
     start = image.starts[c]
     size = image.starts[c + 1] - start
     if size > _SHORT:
@@ -82,8 +81,8 @@ class RowUpdates:
     """Encodes the images ``before`` and ``after`` into ``updates``. ``too_large``: the number of updates that were
     encoded without their values.
 
-    ``merged``: the image before the change is given, so a column that the image after the change lacks keeps its
-    former value.
+    ``merged`` in the methods: the image before the change is given, and supplies the columns that the image after the
+    change lacks.
     """
 
     def __init__(self, before: Entries, after: Entries, max_update_bytes: int, hash_shards: int, room: int) -> None:
@@ -97,7 +96,7 @@ class RowUpdates:
         self._after = after
 
     def change(self, table: RowTable, op: int, merged: bool) -> None:
-        """Encode the change of a row; a key that moves to another shard is deleted there and inserted here."""
+        """Encode a row's change. If its key moves to another shard, encode a delete there and an insert here."""
         with_after = op != _DELETE
         shard = old_shard = table.shard
         if shard == _HASHED:
@@ -111,7 +110,7 @@ class RowUpdates:
             self.add(table, _INSERT, False, True, True, shard)
 
     def add(self, table: RowTable, op: int, with_before: bool, with_after: bool, merged: bool, shard: int) -> None:
-        """Encode one update with the requested images."""
+        """Encode one update with the images that the flags name."""
         before = self._before
         after = self._after
         key = table.key
@@ -168,13 +167,13 @@ class RowUpdates:
         self.updates.end(at, table.schema, shard)
 
     def _current(self, c: int, merged: bool) -> Entries:
-        """The image that has column ``c`` after the change."""
+        """The image that holds column ``c`` as it is after the change."""
         if merged and self._after.present[c] == 0 and self._before.present[c]:
             return self._before
         return self._after
 
     def _hash_shard(self, table: RowTable, with_after: bool, merged: bool) -> int:
-        """`wormhole.model.sharding`: CRC-32 of the key's values, modulo the number of shards."""
+        """The row's hash shard, as `wormhole.model.sharding` defines it: CRC-32 of the key, modulo the shards."""
         crc = 0
         for i in range(len(table.key)):
             c = table.key[i]

@@ -1,4 +1,4 @@
-"""From an encoder's columns to one run per shard. Hot: compiled where possible."""
+"""Splits an encoder's columns into one run per shard. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wormhole.model.segment import Run
 
 __all__ = ["open_shards", "runs_of", "uniform"]
 
-# The constant again, private: the .pxd makes a C integer of it.
+# A private copy of the constant, because the .pxd makes it a C integer.
 _ALL: Final = ALL_SHARDS
 
 
 def uniform(column: array[int], n: int) -> array[int]:
-    """The first ``n`` entries; one for all where they are the same."""
+    """The first ``n`` entries, or a single entry if all are the same."""
     view = column
     for i in range(1, n):
         if view[i] != view[0]:
@@ -26,7 +26,7 @@ def uniform(column: array[int], n: int) -> array[int]:
 
 
 def shards_in(shard_of: Sequence[int], known: Sequence[int]) -> set[int]:
-    """The shards of updates with these ordinals; a barrier goes to all that are ``known``."""
+    """The shards of updates with these ordinals. A barrier goes to all ``known`` shards."""
     shards = set(shard_of)
     if ALL_SHARDS in shards:
         shards.discard(ALL_SHARDS)
@@ -35,7 +35,7 @@ def shards_in(shard_of: Sequence[int], known: Sequence[int]) -> set[int]:
 
 
 def open_shards(piece: Piece, known: Sequence[int]) -> set[int]:
-    """Shards that have updates in the piece's last transaction, the one that goes on."""
+    """The shards of the updates in the piece's last transaction, which continues in the next piece."""
     first = piece.tx_end[-1] if piece.tx_end else 0
     if first == len(piece.ends):
         return set()
@@ -55,9 +55,9 @@ def runs_of(
 ) -> dict[str, Run]:
     """The runs of a piece by shard name.
 
-    ``shards``: names of all known shards by ordinal. ``sources``: what `Piece.tx_source` points into. ``times``: commit
-    time of each transaction. ``first_index``: index of the first update in its transaction, 0 unless the piece begins
-    inside one. ``opened``: those that had earlier updates of that transaction, whose end they have to see.
+    ``shards``: names of all known shards by ordinal. ``sources``: the list that `Piece.tx_source` indexes. ``times``:
+    the commit time of each transaction. ``first_index``: index of the first update in its transaction, 0 unless the
+    piece begins within one. ``opened``: the shards that had earlier updates of that transaction and need its end.
     """
     touched = shards_in(piece.shard_of, list(shards)) | opened
     files = array("Q", (file,)) * len(piece.tx_number)
@@ -81,14 +81,14 @@ def runs_of(
     for shard in sorted(touched):
         run = _pick(piece, shard, files, times, first_index, shard in opened, sources)
         if not run.tx_number:
-            continue  # an earlier piece of the open transaction had updates of it, this one has not
+            continue  # this piece has no update of the shard, an earlier piece of the open transaction had
         _set_schemas(run, run.schema_index, schemas)
         result[shards[shard]] = run
     return result
 
 
 def _set_schemas(run: Run, used: array[int], schemas: Sequence[Schema]) -> None:
-    """Give the run its own table of the schemas in ``used``, in which one entry is for all."""
+    """Give the run its own table of the schemas in ``used``. A single entry of ``used`` applies to all updates."""
     ordinals = sorted(set(used))
     run.schemas = tuple(schemas[ordinal] for ordinal in ordinals)
     if len(ordinals) < 2:
@@ -107,7 +107,7 @@ def _pick(
     opened: bool,
     sources: tuple[str, ...],
 ) -> Run:
-    """The run of one shard; ``schema_index`` holds ordinals yet, one for each update or one for all."""
+    """The run of one shard. Its ``schema_index`` still holds ordinals: one for each update, or one for all."""
     n = len(piece.ends)
     transactions = len(piece.tx_number)
     ended = len(piece.tx_end)
@@ -127,7 +127,7 @@ def _pick(
     count = 0
     size = 0
     begin = 0
-    run_start = -1  # neighbours that go together are copied at once
+    run_start = -1  # neighbouring updates of the shard are copied together
     run_end = 0
     for t in range(transactions):
         last = t >= ended

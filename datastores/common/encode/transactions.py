@@ -11,10 +11,10 @@ _KEPT: Final = 1 << 16
 
 
 class Transactions:
-    """``count`` transactions, of which the first ``ended`` have ended: columns of
-    `datastores.common.encode.piece.Piece`.
+    """``count`` transactions in columns of `datastores.common.encode.piece.Piece`. The first ``ended`` have ended.
 
-    Beside them source and number of all that ``passed``, those without updates too: what the log was read up to.
+    ``passed`` counts the transactions that the log was read past, also those without updates. Their sources and numbers
+    are kept beside the columns.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Transactions:
         self._passed_numbers = self.passed_numbers
 
     def add(self, source: int, number: int, offset: int, time: int) -> None:
-        """One transaction more, which goes on unless `end` follows."""
+        """Add a transaction. It stays open unless `end` follows."""
         n = self.count
         if n == self._capacity:
             old = self.sources, self.numbers, self.offsets, self.times, self.ends
@@ -62,12 +62,12 @@ class Transactions:
         self.count = n + 1
 
     def end(self, updates: int) -> None:
-        """The last one that was added ends before update ``updates`` of the piece."""
+        """End the transaction that was added last. ``updates``: the number of the piece's updates up to its end."""
         self._ends[self.ended] = updates
         self.ended += 1
 
     def passes(self, source: int, number: int) -> None:
-        """The log was read past this transaction."""
+        """Note that the log was read past this transaction."""
         n = self.passed
         if n == self._passed_capacity:
             sources, numbers = self.passed_sources, self.passed_numbers
@@ -87,7 +87,7 @@ class Transactions:
             self._columns()
 
     def take_passed(self) -> tuple[array[int], array[int]]:
-        """Sources and numbers of those that passed since the last call."""
+        """The sources and the numbers of the transactions passed since the last call."""
         n = self.passed
         self.passed = 0
         return self.passed_sources[:n], self.passed_numbers[:n]

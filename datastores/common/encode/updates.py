@@ -1,4 +1,4 @@
-"""The encoded updates of the piece that is being made, by columns. Hot: compiled where possible."""
+"""The encoded updates of the piece that is being encoded, by columns. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from datastores.common.encode.wire_bytes import put_varint
 __all__ = ["Updates"]
 
 _TRUNCATE: Final = 4  # wormhole.wire.v1.Op
-# What is kept for the next piece: more was for one large row.
+# The buffer size that is kept for the next piece. A larger buffer was needed for one large row.
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_ROWS: Final = 1 << 16
 
 
 class Updates:
-    """``count`` updates, which take ``used`` bytes of ``out``; ``ends``, ``schemas`` and ``shards`` are the columns of
-    `datastores.common.encode.piece.Piece`. ``room``: bytes of ``out`` at first.
+    """``count`` updates, which take ``used`` bytes of ``out``. ``ends``, ``schemas`` and ``shards`` are columns of
+    `datastores.common.encode.piece.Piece`. ``room``: the initial size of ``out`` in bytes.
     """
 
     def __init__(self, room: int) -> None:
@@ -38,14 +38,14 @@ class Updates:
         self._shards = self.shards
 
     def begin(self, body: int) -> int:
-        """Make room for an update of ``body`` bytes and write what precedes it; returns its place in ``out``."""
+        """Make room for an update of ``body`` bytes and write its header. Returns the offset of the body in ``out``."""
         if self.used + body + 6 > self._room:
             self._room = grow(self.out, self.used + body + 6)
         self.out[self.used] = 0x0A
         return put_varint(self.out, self.used + 1, body)
 
     def end(self, at: int, schema: int, shard: int) -> None:
-        """The update that was begun ends before ``at``."""
+        """End the update that was begun. ``at``: the offset after it."""
         n = self.count
         if n == self._capacity:
             ends, schemas, shards = self.ends, self.schemas, self.shards
@@ -61,19 +61,19 @@ class Updates:
         self.count = n + 1
 
     def truncate(self, schema: int, shard: int) -> None:
-        """All rows of a table are gone."""
+        """Add the update that a table was truncated."""
         at = self.begin(2)
         self.out[at] = 0x08
         self.out[at + 1] = _TRUNCATE
         self.end(at + 2, schema, shard)
 
     def back(self, count: int) -> None:
-        """Forget all but the first ``count``."""
+        """Drop all but the first ``count`` updates."""
         self.count = count
         self.used = self.ends[count - 1] if count else 0
 
     def drop(self, count: int) -> None:
-        """Forget the first ``count``, which were taken; the others move to the front."""
+        """Drop the first ``count`` updates, which were taken, and move the others to the front."""
         n = self.count - count
         if n:
             start = self.ends[count - 1] if count else 0

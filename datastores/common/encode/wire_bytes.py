@@ -1,4 +1,4 @@
-"""Bytes of the wire's messages that the encoders write by themselves. Hot: compiled where possible."""
+"""Writes and checks bytes of protobuf messages without protobuf's library. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datastores.common.encode.buffer import copy_into
 __all__ = ["copy_bytes", "is_ascii", "put_varint", "valid_utf8", "varint_size"]
 
 _SLICED: Final = 1 << 16
-"""Bytes up to which a copy on the way does no harm."""
+"""The most bytes for which an intermediate copy costs little."""
 _COPIED: Final = 256 if __file__.endswith(".py") else _SLICED
-"""Bytes up to which a loop is faster than a slice, which is an object with a copy of its own."""
+"""The most bytes for which a loop is faster than a slice, which allocates an object."""
 
 
 def varint_size(n: int) -> int:
-    """Bytes that a varint takes."""
+    """The bytes that ``n`` takes as a varint."""
     size = 1
     while n > 0x7F:
         n >>= 7
@@ -24,7 +24,7 @@ def varint_size(n: int) -> int:
 
 
 def put_varint(out: bytearray, at: int, n: int) -> int:
-    """Write a varint; returns the place after it. The caller has made room."""
+    """Write ``n`` as a varint. Returns the offset after it. The caller has made room."""
     o = out
     while n > 0x7F:
         o[at] = n & 0x7F | 0x80
@@ -35,7 +35,7 @@ def put_varint(out: bytearray, at: int, n: int) -> int:
 
 
 def copy_bytes(out: bytearray, at: int, source: bytes | bytearray, start: int, end: int) -> int:
-    """Write ``source[start:end]``; returns the place after it. The caller has made room."""
+    """Write ``source[start:end]``. Returns the offset after it. The caller has made room."""
     size = end - start
     if size <= _COPIED:
         o = out
@@ -50,7 +50,7 @@ def copy_bytes(out: bytearray, at: int, source: bytes | bytearray, start: int, e
 
 
 def is_ascii(data: bytes, at: int, end: int) -> bool:
-    """Whether no byte is above 0x7F."""
+    """Whether every byte is at most 0x7F."""
     while end - at > _SLICED:
         if not data[at : at + _SLICED].isascii():
             return False
@@ -65,7 +65,7 @@ def is_ascii(data: bytes, at: int, end: int) -> bool:
 
 
 def valid_utf8(data: bytes, at: int, end: int) -> bool:
-    """Whether the bytes are UTF-8 as protobuf wants it: no overlong forms, no surrogates, nothing above U+10FFFF."""
+    """Whether the bytes are valid UTF-8 for protobuf: no overlong forms, no surrogates, nothing above U+10FFFF."""
     p = data
     while at < end:
         first = p[at]

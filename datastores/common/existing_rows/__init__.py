@@ -1,1 +1,1 @@
-"""Existing rows: the common parts for all SQL servers."""
+"""Reading existing rows from tables: the parts that all SQL servers share."""

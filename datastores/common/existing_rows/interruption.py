@@ -1,4 +1,4 @@
-"""Ends a wait for the server from another thread."""
+"""Lets one thread end another thread's wait for the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Interruption"]
 
 
 class Interruption:
-    """``descriptor``: can be read while the interruption is set."""
+    """A flag that a waiting thread can poll. ``descriptor``: readable while the flag is set."""
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -21,7 +21,7 @@ class Interruption:
 
     @property
     def is_set(self) -> bool:
-        """Whether it was set since it was last cleared."""
+        """Whether the flag was set since it was last cleared."""
         return self._within(0)
 
     def set(self) -> None:
@@ -29,12 +29,12 @@ class Interruption:
         os.eventfd_write(self.descriptor, 1)
 
     def clear(self) -> None:
-        """Reset, ready for the next interruption."""
+        """Clear the flag, for the next interruption."""
         with suppress(BlockingIOError):
             os.eventfd_read(self.descriptor)
 
     def wait(self, seconds: float) -> None:
-        """Pause. Raises :class:`~wormhole.model.errors.SourceUnavailable` when it is set."""
+        """Pause. Raises :class:`~wormhole.model.errors.SourceUnavailable` as soon as the flag is set."""
         if self._within(seconds):
             raise self.error()
 

@@ -1,4 +1,4 @@
-"""Reads a chunk: one SELECT after the other within a snapshot, until the chunk's limits are reached."""
+"""Reads a chunk of a table's rows with several SELECTs in one snapshot, until the chunk's limits are reached."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["ChunkReading", "KeySql", "SqlDefinition", "key_values"]
 
-_LEAST_SHARE: Final = 8  # a chunk is full when less than this part of its bytes is left
+_LEAST_SHARE: Final = 8  # a chunk is full when less than one eighth of its bytes is left
 _KEYS_AT_ONCE: Final = 200
 
 
 class SqlDefinition(Protocol):
-    """A table's definition for a backfill. ``fingerprint``: changes with the columns of the ``key``."""
+    """A table's definition for a backfill. ``fingerprint``: changes whenever the columns of the ``key`` change."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class SqlDefinition(Protocol):
 
 
 class Sized(Protocol):
-    """Encodes rows. ``size``: bytes of the updates so far."""
+    """An encoder of rows. ``size``: the bytes of its updates so far."""
 
     @property
     def size(self) -> int:
@@ -66,8 +66,8 @@ def key_values(key: bytes, columns: int) -> Sequence[update_pb2.Value]:
 
 @dataclass(frozen=True, slots=True)
 class KeySql:
-    """Keys in a server's SQL. ``literals_of``: the values of a serialized key; raises ``ValueError`` or ``LookupError``
-    if it is no key of the columns. The other functions return conditions."""
+    """Keys in a server's SQL. ``literals_of``: returns the values of a serialized key; raises ``ValueError`` or
+    ``LookupError`` if the key does not fit the columns. The other functions return conditions."""
 
     literals_of: Callable[[Sequence[Any], bytes], list[str]]
     above: Callable[[Sequence[Any], Sequence[str]], str]
@@ -85,7 +85,7 @@ class KeySql:
             ) from error
 
     def between(self, definition: SqlDefinition, after: bytes | None, until: bytes | None) -> list[str]:
-        """The conditions of the rows above ``after``, up to and including ``until``; ``None``: no bound."""
+        """The conditions for the rows above ``after``, up to and including ``until``. ``None``: no bound."""
         return [
             bound(definition.key, self.literals(definition, key))
             for bound, key in ((self.above, after), (self.up_to, until))
@@ -94,10 +94,10 @@ class KeySql:
 
 
 class ChunkReading(ABC, Generic[D]):
-    """Fills ``rows`` up to the limits. ``row_bytes``: size of a row, 0: unknown.
+    """Fills ``rows`` up to the limits. ``row_bytes``: the size of a row; 0: unknown.
 
-    ``done``: no row is left. ``timed_out``: the server ended a statement, so it may have returned no row. ``cut``: the
-    server was still sending unwanted rows, so the connection has to be closed.
+    ``done``: no row is left. ``timed_out``: the server ended a statement, which may have returned no row. ``cut``: the
+    server was still sending unwanted rows, so the connection must be closed.
     """
 
     def __init__(self, definition: D, sql: KeySql, updates: Sized, limits: ChunkLimits, row_bytes: int) -> None:
@@ -114,7 +114,7 @@ class ChunkReading(ABC, Generic[D]):
     @abstractmethod
     def _take(self, conditions: Sequence[str], asked: int, seconds: float, most: int = sys.maxsize) -> bool:
         """Run one statement for the next ``asked`` rows; 0: for all rows, at most ``most``. Returns whether another
-        statement may return more."""
+        statement may return more rows."""
 
     def _may_go_on(self, key: bytes) -> bool:
         """Whether the next statement can begin after ``key``."""
@@ -146,8 +146,8 @@ class ChunkReading(ABC, Generic[D]):
                 return
 
     def _took(self, begin: int, got: int, asked: int, dropped: int) -> bool:
-        """Take in the result of a statement: ``got`` rows from the size ``begin`` on, and ``dropped`` unwanted rows.
-        Returns the result of `_take`."""
+        """Record the result of a statement: ``got`` rows, encoded from the size ``begin`` on, and ``dropped`` unwanted
+        rows. Returns the result of `_take`."""
         if got:
             self.row_bytes = max(1, (self._updates.size - begin) // got)
         if self.timed_out:

@@ -1,4 +1,4 @@
-"""The tables of an SQL server as a source of existing rows: the common part for all SQL servers."""
+"""The source of existing rows in an SQL server's tables: the part that all SQL servers share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=ChunkReading[Any])
 
 
 class AlteredError(Exception):
-    """The table was altered while its rows were read. They are read again."""
+    """The table was altered while its rows were read. The caller reads them again."""
 
 
 def gone(table: str) -> UnreadableTable:
@@ -41,10 +41,10 @@ def gone(table: str) -> UnreadableTable:
 
 
 class SqlTables(ABC, Generic[S, D, R]):
-    """Implements :class:`~wormhole.ports.table_source.TableSource` without the parts that depend on a server's SQL.
+    """Implements :class:`~wormhole.ports.table_source.TableSource` except for the parts that depend on a server's SQL.
 
-    A session is a connection outside any transaction, with the known facts about its server. A chunk's ``high`` is the
-    text of a place.
+    A session is a connection outside any transaction, with the known facts about its server. The ``high`` of a chunk is
+    a place of the log, as text.
     """
 
     _SLOW_HINT: ClassVar[str]
@@ -54,10 +54,10 @@ class SqlTables(ABC, Generic[S, D, R]):
         self._options = options
         self._state_dir = options.state_dir / folder
         self._session: S | None = None
-        self._definitions: dict[str, Any] = {}  # the definitions as last seen
+        self._definitions: dict[str, Any] = {}  # the definition of each table as last read
         self._described: dict[str, str] = {}  # the fingerprints last returned to the caller
         self._row_bytes: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}  # tables whose chunks took too long, and the time they get
+        self._seconds: dict[str, float] = {}  # the increased time limit of tables whose chunks took too long
         self._checked = 0  # the incarnation for which the server was checked
         self._interruption = Interruption()
 
@@ -81,7 +81,7 @@ class SqlTables(ABC, Generic[S, D, R]):
 
     @abstractmethod
     def _definition(self, session: S, table: str) -> D:
-        """The table's definition as it was last seen. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
+        """The table's definition as last read. Raises :class:`~wormhole.model.errors.UnreadableTable`."""
 
     @abstractmethod
     def _read_once(
@@ -134,8 +134,8 @@ class SqlTables(ABC, Generic[S, D, R]):
             raise ChunkUnavailable(f"{table}: the server ended the query for {len(keys)} rows", hint="a retry follows")
         self._check_missing(reading, keys)
         asked = set(keys)
-        # For another spelling of a key (1.0 and 1.00, equal text of a collation) the server returns the same row, which
-        # has another key in the log.
+        # The server also returns a row for another spelling of its key (1.0 and 1.00, equal text of a collation). The
+        # log has that row under one spelling only.
         rows = {key: update for key, update in reading.rows.items() if key in asked}
         missing, others = asked.difference(rows), reading.rows.keys() - asked
         unclear = self._same_rows(reading.definition, missing, others) if missing and others else []
@@ -171,7 +171,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         return shard_of_hash(self._options.log, hashed, sharding.count)
 
     def interrupt(self) -> None:
-        """See the port. The connection is closed, and the server soon ends the statement by itself."""
+        """See the port. The connection is closed, so the server soon ends the statement."""
         self._interruption.set()
 
     def close(self, at_once: bool = False) -> None:
@@ -199,7 +199,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         raise SourceUnavailable(f"{table} is altered again and again", hint="a retry follows")
 
     def _check_key(self, definition: D) -> None:
-        """Check that the caller's keys have the order of the present key."""
+        """Check that the present key orders rows as the caller's keys do."""
         table = definition.name
         if self._described.get(table, definition.fingerprint) != definition.fingerprint:
             self._definitions.pop(table, None)

@@ -1,7 +1,7 @@
-"""The changes of one transaction, from its events. Pure; raises nothing but ``DecodeError``.
+"""Decodes a transaction's events into updates. Pure; raises only ``DecodeError``.
 
-A path is the key of a row, and its first folder is the row's table. The stream does not show whether a path that was
-removed or renamed is a file or a folder. So each such event is a delete of the path and of the range of paths below it.
+A path is the key of a row. The first folder of the path is the row's table. An event does not show whether a removed or
+renamed path is a file or a folder. So each such event becomes a delete of the path and of the range of paths below it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS: Final = (
 )
 _NAMES: Final = tuple(column.name for column in COLUMNS)
 
-# In the order of Hadoop's numbers.
+# Indexed by Hadoop's numbers.
 _TYPES: Final = ("file", "directory", "symlink")
 _ACL_SCOPES: Final = ("", "default:")
 _ACL_TYPES: Final = ("user", "group", "mask", "other")
@@ -51,7 +51,7 @@ _XATTR_SPACES: Final = ("user", "trusted", "security", "system", "raw")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One update. ``values``: in the order of :data:`COLUMNS`; empty for a delete. ``key_end``: the end of a range."""
+    """One update. ``values``: in the order of :data:`COLUMNS`; empty for a delete. ``key_end``: a range's end."""
 
     op: Op
     path: str
@@ -61,8 +61,8 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One transaction. ``edits``: its updates, in order. ``at_ms``: when it was made, by the NameNode's clock, in
-    milliseconds since 1970; 0: unknown. ``checksum``: the checksum of its events as the NameNode sent them.
+    """One transaction. ``edits``: its updates, in order. ``at_ms``: its time by the NameNode's clock, in milliseconds
+    since 1970; 0: unknown. ``checksum``: of its events as the NameNode sent them.
     """
 
     txid: int
@@ -73,8 +73,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """A piece of the edits. ``first``, ``last``: the transactions that were read for it, -1 if none was. Only those
-    with events are in ``batches``. ``synced``: the last transaction that is durable.
+    """The NameNode's answer to one call. ``first``, ``last``: the first and last transaction that it covers; -1: none.
+    ``batches``: the transactions with events. ``synced``: the last durable transaction.
     """
 
     first: int
@@ -151,7 +151,7 @@ def _truncated(event: Any) -> Iterator[Edit]:
 
 
 def _size(event: Any) -> Value:
-    """A concatenation does not log the size of its result."""
+    """The file's size; not available after a concatenation, which does not log it."""
     return UNAVAILABLE if event.fileSize < 0 else event.fileSize
 
 
@@ -171,19 +171,19 @@ def _removed(path: str) -> Iterator[Edit]:
 
 def _renamed(event: Any) -> Iterator[Edit]:
     yield from _removed(event.srcPath)
-    yield Edit(Op.DELETE, event.destPath)  # the target may have been replaced
+    yield Edit(Op.DELETE, event.destPath)  # the rename may have replaced the target
     yield _changed(Op.UPSERT, event.destPath, event="rename", renamed_from=event.srcPath)
 
 
 def _metadata(event: Any) -> Iterator[Edit]:
     known: dict[str, Value] = {}
     match event.type:
-        case 0:  # times; a time that stays is -1
+        case 0:  # times; -1: unchanged
             known = {"mtime_ms": event.mtime, "atime_ms": event.atime}
             known = {name: value for name, value in known.items() if value != -1}
         case 1:
             known = {"replication": event.replication}
-        case 2:  # a name that stays is empty
+        case 2:  # names; empty: unchanged
             known = {"owner": event.ownerName or UNAVAILABLE, "group": event.groupName or UNAVAILABLE}
         case 3:
             known = {"permission": f"{event.perms.perm:o}"}
@@ -196,7 +196,7 @@ def _metadata(event: Any) -> Iterator[Edit]:
 
 
 def _acl(entry: Any) -> str:
-    """The entry as ``hdfs dfs -getfacl`` writes it."""
+    """An ACL entry as ``hdfs dfs -getfacl`` writes it."""
     rights = "".join(letter if entry.permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
     return f"{_at(_ACL_SCOPES, entry.scope)}{_at(_ACL_TYPES, entry.type)}:{entry.name}:{rights}"
 
@@ -213,7 +213,7 @@ def _time_of(kind: int, event: Any) -> int:
     return event.ctime if kind == 0 else event.timestamp if hasattr(event, "timestamp") else 0
 
 
-# In the order of Hadoop's numbers.
+# Indexed by Hadoop's numbers.
 _KINDS: Final = (
     (class_of("CreateEventProto"), _created),
     (class_of("CloseEventProto"), _closed),

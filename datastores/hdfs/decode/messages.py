@@ -1,4 +1,4 @@
-"""The messages of Hadoop's ``inotify.proto``, ``acl.proto`` and ``xattr.proto``, as far as edits are read from them.
+"""The protobuf classes of the NameNode's edits: the used fields of Hadoop's inotify, acl and xattr.
 
 A field that a later Hadoop adds is skipped. A test compares the fields with the classes in Hadoop's jar.
 """
@@ -21,7 +21,7 @@ _TYPES: Final = {
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
 }
 
-# Enumerations are read as numbers, whose order is that of their names in `decode.events`.
+# Enumerations are read as numbers. `decode.events` has their names in the same order.
 MESSAGES: Final = {
     "EventProto": "1 type int32, 2 contents bytes",
     "EventBatchProto": "1 txid int64, 2 events EventProto*",
@@ -42,11 +42,11 @@ MESSAGES: Final = {
     "10 xAttrs XAttrProto*, 11 xAttrsRemoved bool",
     "UnlinkEventProto": "1 path string, 2 timestamp int64",
 }
-"""Message -> its fields: number, name and type; ``*``: repeated."""
+"""The fields of each message: number, name and type. ``*``: repeated."""
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
-    # In this syntax text has to be UTF-8. The bytes are the same.
+    # Hadoop's proto2 does not check that text is UTF-8. This syntax does; the bytes are the same.
     file = descriptor_pb2.FileDescriptorProto(name="inotify.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
@@ -67,9 +67,9 @@ _pool.Add(_file())
 
 
 def class_of(name: str) -> Any:
-    """The class of a message."""
+    """The Python class of a message."""
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 EditsResponse: Final = class_of("GetEditsFromTxidResponseProto")
-"""The answer to one question for edits."""
+"""The NameNode's answer to a call for edits."""

@@ -1,4 +1,4 @@
-"""A JVM with Hadoop's client, on loopback, with a token. It ends when this process does, however that ends."""
+"""Starts and ends a JVM with Hadoop's client. It listens on loopback, with a token, and ends with this process."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _NEEDED: Final = (
     "slf4j-api",
 )
 _OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
-# Beyond Hadoop's own limit of a call.
+# Seconds; longer than Hadoop's own timeout of a call.
 _READ_TIMEOUT_S: Final = 90.0
 _STOP_S: Final = 10.0
-# It logs each failed call with a traceback, also those that only give an object back. Each failure is raised as well.
+# The library logs each failed call with a traceback, also calls that only release an object. Failures are also raised.
 logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 class Jvm:
-    """A running JVM. ``classes``: its packages."""
+    """A running JVM. ``classes``: the Java packages."""
 
     def __init__(self, variables: Mapping[str, str], folders: tuple[str, ...] = ()) -> None:
-        """Start it. ``variables``: the variables of its environment, besides this process's. ``folders``: with
-        configuration files.
+        """Start the JVM. ``variables``: environment variables that are added to this process's. ``folders``: folders
+        with configuration files.
 
         Raises :class:`~wormhole.model.errors.UsageError`."""
         jars = [str(next(_JARS.glob(f"{name}-[0-9]*.jar"))) for name in _NEEDED]
@@ -50,7 +50,7 @@ class Jvm:
             str(Path(home, "bin", "java")) if home else "java",
             *("-cp", os.pathsep.join((*folders, *jars))),
             *_OPTIONS,
-            # Its standard input ends with this process.
+            # The JVM ends when its standard input closes, which this process's end causes.
             *("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"),
         ]
         try:
@@ -82,7 +82,7 @@ class Jvm:
 
     @property
     def runs(self) -> bool:
-        """Whether the process still runs."""
+        """Whether the JVM's process runs."""
         return self._process.poll() is None
 
     def stop(self) -> None:

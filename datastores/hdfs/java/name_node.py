@@ -1,4 +1,4 @@
-"""The NameNode's side of the edit stream: one method, one call. Its failures become errors of the product here."""
+"""Calls the NameNode for its edits and its state, and turns its failures into the product's errors."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _WAITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """``folders``: the first folders of all paths. ``safe_mode``: whether the NameNode accepts no change now."""
+    """``folders``: the folders directly below the root. ``safe_mode``: whether the NameNode rejects changes now."""
 
     folders: tuple[str, ...]
     safe_mode: bool
 
 
 class NameNode:
-    """Thread-safe. The JVM is started by the first call, and again after it ended."""
+    """A client of the NameNode. Thread-safe. A call starts the JVM if none runs."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -49,7 +49,7 @@ class NameNode:
         self._stopped = False
 
     def edits(self, txid: int) -> Edits:
-        """The edits from a transaction on, about a thousand events.
+        """The edits from transaction ``txid`` on, about a thousand events.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable`, :class:`~wormhole.model.errors.UnsupportedLog` and
         :class:`~wormhole.model.errors.UsageError`.
@@ -57,11 +57,11 @@ class NameNode:
         return Edits.decode(self._call(lambda client, classes: _edits(client, classes, txid)))
 
     def state(self) -> State:
-        """What the doctor and the names of shards need besides the edits. Raises as :meth:`edits`."""
+        """The facts that the doctor and the names of shards need. Raises as :meth:`edits`."""
         return self._call(_state)
 
     def stop(self) -> None:
-        """End the JVM; later calls fail."""
+        """End the JVM. Later calls fail."""
         with self._lock:
             self._stopped = True
             jvm, self._jvm, self._client = self._jvm, None, None
@@ -70,7 +70,7 @@ class NameNode:
 
     @property
     def pid(self) -> int:
-        """The JVM's process id; 0: none runs."""
+        """The JVM's process id; 0: no JVM runs."""
         with self._lock:
             return self._jvm.pid if self._jvm is not None and self._jvm.runs else 0
 
@@ -101,7 +101,7 @@ class NameNode:
             return self._client, classes
 
     def _error(self, cause: Any) -> WormholeError:
-        """The error for what Hadoop's client threw."""
+        """The product's error for an exception of Hadoop's client."""
         while (inner := cause.getCause()) is not None:
             cause = inner
         kind = cause.getClass().getName()
@@ -168,7 +168,7 @@ def _launched(address: Address) -> Jvm:
 
 
 def _client(classes: Any, address: Address) -> Any:
-    """Hadoop's client. Its own retries are short: a failure has to be seen, since the log may be another after it."""
+    """Hadoop's client. Its own retries are few, because the log may be another one after a failure."""
     settings = classes.org.apache.hadoop.conf.Configuration()
     if address.configuration:
         settings.addResource("hdfs-site.xml")

@@ -1,1 +1,1 @@
-"""Reading the edits: places, proofs, readers."""
+"""Reads the edits: places, proofs of datamarkers, and readers."""

@@ -1,8 +1,8 @@
 """Places in the edits, and the proof that a datamarker is of these edits.
 
-The offset of a place is the last transaction before it. A NameNode that was restored from an older image keeps its
-identity and numbers its transactions anew, so only what a transaction holds shows that it is the same one. The anchor
-of a datamarker is the last transaction with events before it.
+The offset of a place is the number of the last transaction before it. A NameNode that was restored from an older image
+keeps its identity and uses transaction numbers again. So only the content of a transaction proves that the log is the
+same. The anchor of a datamarker is a checksum of the last transaction with events before it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["BEYOND", "SOURCE", "EditLog", "is_ours", "marker_at", "place_after"]
 _log = logging.getLogger(__name__)
 
 SOURCE: Final = "hdfs"
-"""The name before a transaction's number in the ids of updates."""
+"""The prefix of a transaction's number in the ids of updates."""
 BEYOND: Final = (1 << 62) - 1
-"""A transaction that no NameNode reaches."""
+"""A transaction number that no NameNode reaches."""
 _INCARNATION: Final = 1
 _FILE: Final = 1
 _BACK: Final = 1000
@@ -45,12 +45,12 @@ def place_after(txid: int) -> LogPosition:
 
 
 def is_ours(place: LogPosition) -> bool:
-    """Whether a place has the form of those of this log."""
+    """Whether a place has the form of this log's places."""
     return (place.incarnation, place.file) == (_INCARNATION, _FILE)
 
 
 def marker_at(txid: int, last: Batch | None, at_us: int) -> Datamarker:
-    """The datamarker after transaction ``txid``. ``last``: the last one with events up to there, if that is known."""
+    """The datamarker after transaction ``txid``. ``last``: the last transaction with events up to it, if known."""
     place = place_after(txid)
     anchor = Anchor(f"{SOURCE}:{last.txid}", last.checksum, place_after(last.txid - 1)) if last else None
     return Datamarker(place, str(txid), place, anchor, at_us)
@@ -68,9 +68,9 @@ def _unproven(marker: Datamarker, known: int) -> Problem:
 class EditLog:
     """The edits of one NameNode, by transaction. Thread-safe.
 
-    ``first``, ``last``: the first and the last of the transactions that can be read, as far as is known. ``silent``:
-    why the NameNode did not answer last; empty: it did. ``unproven``: the last place that could not be proven, if there
-    was one.
+    ``first``, ``last``: the first and the last transaction known to be readable. ``silent``: why the NameNode did not
+    answer the last call; empty: it did. ``unproven``: the problem of the last place that could not be proven; ``None``:
+    there was none.
     """
 
     def __init__(self, name_node: NameNode) -> None:
@@ -97,33 +97,34 @@ class EditLog:
         return found
 
     def end(self) -> int:
-        """The last transaction that is durable. Raises as :meth:`edits`."""
+        """The last durable transaction. Raises as :meth:`edits`."""
         if (synced := self.edits(BEYOND).synced) <= 0:
             raise SourceUnavailable("the NameNode does not write edits yet", hint="it is starting; a retry follows")
         return synced
 
     def begin(self) -> int:
-        """The oldest transaction that can be read, or the next one where none can. Raises as :meth:`edits`."""
+        """The oldest readable transaction; if none is readable, the next one. Raises as :meth:`edits`."""
         first = self.edits(1).first
         self.first = first if first > 0 else self.end() + 1
         self._begun = time.monotonic()
         return self.first
 
     def marker(self, txid: int) -> Datamarker:
-        """The datamarker after a transaction, with its anchor where one is near. Raises as :meth:`edits`."""
+        """The datamarker after a transaction, with an anchor if a transaction with events is near. Raises as
+        :meth:`edits`."""
         last, at_us = None, 0
         for batch in self._between(max(1, txid - _BACK), txid):
             last, at_us = batch, max(at_us, batch.at_ms * 1000)
         return marker_at(txid, last, at_us)
 
     def time_from(self, txid: int) -> int | None:
-        """The first time of a transaction from this one on, in microseconds since 1970; ``None``: none has one. Raises
-        as :meth:`edits`.
+        """The first known time at or after transaction ``txid``, in microseconds since 1970; ``None``: no time is
+        known. Raises as :meth:`edits`.
         """
         return next((batch.at_ms * 1000 for batch in self._between(txid, BEYOND) if batch.at_ms), None)
 
     def prove(self, marker: Datamarker) -> None:
-        """Check that a datamarker is of these edits. Where nothing can show that, :attr:`unproven` shows why.
+        """Check that a datamarker is of these edits. If no transaction can show that, :attr:`unproven` has the reason.
 
         Raises :class:`~wormhole.model.errors.Diverged`, :class:`~wormhole.model.errors.PositionPurged`, and as
         :meth:`edits`.
@@ -156,7 +157,7 @@ class EditLog:
             self.begin()
 
     def purged(self, after: int, first: int) -> PositionPurged:
-        """The error for a place after which the next transaction that can be read is ``first``."""
+        """The error for a place whose following transactions were purged up to ``first``, the next readable one."""
         return PositionPurged(
             f"transactions {after + 1} to {first - 1} were purged from the NameNode",
             first_missing=str(after + 1),
@@ -167,12 +168,12 @@ class EditLog:
         )
 
     def _check_reach(self, txid: int) -> None:
-        """Check that the edits reach back to the place after a transaction."""
+        """Check that the transactions after ``txid`` are still readable."""
         if (first := self.begin()) > txid + 1:
             raise self.purged(txid, first)
 
     def _between(self, first: int, last: int) -> Iterator[Batch]:
-        """The transactions with events in a range, as far as the range can be read."""
+        """The readable transactions with events in a range."""
         at = first
         while at <= last:
             found = self.edits(at)

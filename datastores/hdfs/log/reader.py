@@ -1,4 +1,4 @@
-"""Reads the edits from one place on: asks the NameNode, and makes segments of what it returns."""
+"""Reads the edits from a place on: calls the NameNode and makes segments from its answers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wormhole.wire.runs import RunsBuilder
 __all__ = ["EditReader"]
 
 _POLL_S: Final = 0.1
-# The NameNode reads a file of edits from its beginning for each call. At the end of the log the calls take a fifth of
-# the time of one of its threads.
+# The NameNode reads a file of edits from its beginning for each call. At the end of the log each call is followed by a
+# pause of four times its duration, so the calls use a fifth of one thread's time.
 _REST: Final = 4
 _PROVE_S: Final = 10.0
 _PAUSE_S: Final = 2.0
@@ -34,7 +34,7 @@ class EditReader:
         self._marker = marker
         self._batches: deque[Batch] = deque()
         self._last = marker.order.offset  # the last transaction that was read
-        self._edits: deque[Edit] = deque()  # the rest of the transaction that was cut
+        self._edits: deque[Edit] = deque()  # the unread rest of a transaction that was cut
         self._open: Batch | None = None
         self._runs = RunsBuilder()
         self._closed = threading.Event()
@@ -64,9 +64,9 @@ class EditReader:
         self._closed.set()
 
     def _ask(self) -> bool:
-        """Ask for what follows. Returns whether the NameNode had something."""
+        """Call the NameNode for the next edits. Returns whether it had any."""
         began = time.monotonic()
-        # After a pause the NameNode may be a restored one that has passed this place already.
+        # After a pause the NameNode may be restored and already past this place.
         paused, self._asked = began - self._asked > _PAUSE_S, began
         found = self._log.edits(self._last + 1)
         if paused or began - self._proven > _PROVE_S:
@@ -89,7 +89,7 @@ class EditReader:
         return True
 
     def _passed(self) -> Segment:
-        """A segment of transactions without events."""
+        """A segment for transactions without events."""
         begin, marker = self._marker.order, self._marker
         self._marker = Datamarker(
             place_after(self._last),
@@ -109,7 +109,7 @@ class EditReader:
         return segment
 
     def _take(self, max_bytes: int, segment: Segment) -> None:
-        """Add the updates of a transaction, or of a part of it."""
+        """Add a transaction's updates to the segment, or a part of them."""
         batch = self._open
         if batch is None:
             batch = self._open = self._batches.popleft()

@@ -1,4 +1,4 @@
-"""The rows of updates, and the shards that they belong to."""
+"""Encodes rows of updates and assigns them to shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = 4096
 
 
 class Rows:
-    """Thread-safe. A first folder is a table."""
+    """The rows of a log. Thread-safe. Each folder below the root is a table."""
 
     def __init__(self, log: str, sharding: Sharding, max_update_bytes: int) -> None:
         self._encoder = ChangeEncoder(log, sharding, max_update_bytes)
@@ -28,7 +28,7 @@ class Rows:
         self._schemas: dict[str, Schema] = {}
 
     def add(self, edit: Edit, runs: RunsBuilder) -> int:
-        """Add an update to its shards. Returns the number of its bytes."""
+        """Add an update to its shards. Returns the update's size in bytes."""
         table = table_of(edit.path)
         end = (edit.key_end,) if edit.key_end else ()
         row = self._encoder.encode_row(edit.op, (edit.path,), after=edit.values, key_end=end)
@@ -44,7 +44,7 @@ class Rows:
         return len(row)
 
     def shards(self, folders: tuple[str, ...]) -> frozenset[str]:
-        """The shards of these folders, and those of the updates so far."""
+        """The shards of these folders, and those of all updates so far."""
         with self._lock:
             known = frozenset(self._shards)
         if not self._by_table:
