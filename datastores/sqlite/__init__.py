@@ -1,1 +1,1 @@
-"""SQLite: a log that triggers make in the database itself, and the record of it that the publisher keeps."""
+"""SQLite as a datastore: triggers record changes in the database, and the publisher keeps a record of its own."""

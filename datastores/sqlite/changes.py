@@ -1,7 +1,7 @@
-"""The changes that the triggers recorded, read in one snapshot together with the rows that changed.
+"""Reads in one snapshot the changes that the triggers recorded, and the rows that changed.
 
-SQLite has one writer, and a snapshot ends between two commits. So what a snapshot shows after a former one is a whole
-number of transactions, which are taken as one.
+SQLite has one writer, and a snapshot ends between two commits. So the changes between two snapshots are whole
+transactions. The publisher delivers them as one transaction.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def not_installed(path: Path) -> UsageError:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the change table holds in a snapshot after a place. ``low`` and ``top``: its first and last change.
-    ``gaps``: the first and the last place where changes were not recorded. ``full``: the triggers do not record now.
+    """The change table in a snapshot, from a place on. ``low`` and ``top``: its first and its last change. ``gaps``:
+    the first and the last gap, where changes were not recorded. ``full``: the triggers do not record now.
     """
 
     low: Place
@@ -51,7 +51,7 @@ class Shown:
 
 
 class Changes:
-    """Used by one thread at a time. ``write``: rows of the change table may be deleted.
+    """A connection that reads changes. Used by one thread at a time. ``write``: changes may be deleted.
 
     Every call raises :class:`~wormhole.model.errors.SourceUnavailable` or
     :class:`~wormhole.model.errors.UsageError`.
@@ -76,7 +76,7 @@ class Changes:
             connection.close()
 
     def changed(self) -> bool:
-        """Whether the database may have changed since :meth:`shown`."""
+        """Whether the database may have changed since the last :meth:`shown`."""
         if self._connection is None or not self._is_same_file():
             return True
         with understood(self._path):
@@ -89,7 +89,7 @@ class Changes:
 
     @contextmanager
     def shown(self, after: int) -> Iterator[tuple[Installation, Shown]]:
-        """One snapshot for the block: what is installed, and what the change table holds after ``after``."""
+        """Open one snapshot for the block. Yields the installation, and the change table from ``after`` on."""
         connection = self._opened()
         with understood(self._path):
             self._seen = self._data_version(connection)
@@ -98,7 +98,7 @@ class Changes:
                 yield installation, self._shown(connection, installation, after)
 
     def proof(self, seq: int) -> int | None:
-        """The proof of a change in the present snapshot."""
+        """The proof of a change in the present snapshot; ``None``: the snapshot does not have the change."""
         row = self._opened().execute(f"SELECT proof FROM {CHANGES} WHERE seq = ?", (seq,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -107,7 +107,7 @@ class Changes:
         return self._opened().execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone() is None
 
     def rows(self, installation: Installation, after: int, until: int) -> Iterator[Row]:
-        """The updates after the change ``after`` up to ``until``, as the present snapshot has the rows."""
+        """The updates after the change ``after`` up to ``until``, with the rows of the present snapshot."""
         numbers = self._opened().execute(
             f"SELECT DISTINCT tab FROM {CHANGES} WHERE seq > ? AND seq <= ? AND tab", (after, until)
         )
@@ -120,24 +120,24 @@ class Changes:
             yield row
 
     def check_writable(self) -> None:
-        """Check that old changes can be deleted."""
-        with self._writing() as connection:  # SQLite lets a transaction begin that it cannot write in
+        """Check that changes can be deleted."""
+        with self._writing() as connection:  # a transaction begins even if it cannot write
             connection.execute(f"DELETE FROM {CHANGES} WHERE seq < 0")
 
     def prune(self, before: int) -> bool:
-        """Delete some changes before ``before``. Returns whether others are left."""
+        """Delete some of the changes before ``before``. Returns whether more are left."""
         with self._writing() as connection:
             (low,) = connection.execute(f"SELECT min(seq) FROM {CHANGES}").fetchone()
             connection.execute(f"DELETE FROM {CHANGES} WHERE seq < ?", (min(before, low + _PRUNED_AT_ONCE),))
             return int(low) + _PRUNED_AT_ONCE < before
 
     def note(self) -> None:
-        """Write a place without a change into the change table."""
+        """Add an entry without a change to the change table, so that a new place exists."""
         with self._writing() as connection:
             connection.execute(f"INSERT INTO {CHANGES} (tab, op) VALUES (0, 0)")
 
     def unblock(self, before: int) -> None:
-        """Let the triggers record again: note the gap, and delete the changes before ``before``."""
+        """Let full triggers record again: note the gap, and delete the changes before ``before``."""
         with self._writing() as connection:
             connection.execute(f"INSERT INTO {CHANGES} (tab, op) VALUES (0, ?)", (GAP,))
             connection.execute(f"DELETE FROM {CHANGES} WHERE seq < ?", (before,))
@@ -228,7 +228,7 @@ class Changes:
             wrong = encoder.wrong(key)
             if not wrong:
                 yield seq, (schema, encoder.gone(key), "")
-            elif written or None not in key:  # a row that has NULL in its key was never delivered
+            elif written or None not in key:  # a row with NULL in its key was never delivered
                 yield seq, (schema, b"", wrong)
 
     def _query(self, number: int, table: Table) -> tuple[str, RowEncoder]:

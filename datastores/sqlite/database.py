@@ -1,4 +1,4 @@
-"""Connections to the database, and the errors of SQLite in the project's terms."""
+"""Opens connections to the database, and turns SQLite's errors into the product's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BASE_CODE: Final = 0xFF
 
 
 def _text(data: bytes) -> str | bytes:
-    """A text as Python has it. Text that is not UTF-8 stays bytes."""
+    """Decode a text. Text that is not UTF-8 stays bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -30,7 +30,7 @@ def _text(data: bytes) -> str | bytes:
 
 
 def connect(path: Path, *, write: bool = False) -> Connection:
-    """A connection outside any transaction, for one thread at a time. ``write``: it may change the database.
+    """A connection outside any transaction, for one thread at a time. ``write``: allows changes to the database.
 
     Raises :class:`UsageError`, :class:`SourceUnavailable` and :class:`UnsupportedLog`.
     """
@@ -69,7 +69,7 @@ def snapshot(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Turns the errors of SQLite into :class:`WormholeError`."""
+    """Turn SQLite's errors in the block into :class:`WormholeError`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -77,8 +77,8 @@ def understood(path: Path) -> Iterator[None]:
 
 
 def is_of_schema(error: sqlite3.OperationalError) -> bool:
-    """Whether a statement does not fit the tables that there are. Otherwise it may succeed later: the database was
-    locked, could not be read, or the statement was interrupted.
+    """Whether a statement failed because it does not fit the present tables. After another error it may succeed later:
+    the database was locked or unreadable, or the statement was interrupted.
     """
     return error.sqlite_errorcode == sqlite3.SQLITE_ERROR
 

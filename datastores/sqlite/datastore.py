@@ -1,4 +1,4 @@
-"""The port of a datastore for SQLite. Imports no module that tails."""
+"""The datastore port for SQLite: its URL, options, checks and constructors. Imports no module that reads the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions of a database's tables, from which models are made."""
+"""Describes the definitions of a database's tables, from which models are generated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BY_TYPE: Final = {
 
 
 def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefinition]:
-    """The tables whose names are ``wanted``. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The definitions of the ``wanted`` tables. Raises :class:`~wormhole.model.errors.WormholeError`."""
     with understood(address.path), closing(connect(address.path)) as connection, snapshot(connection):
         return [_described(table) for name, table in load_tables(connection).items() if wanted(name)]
 

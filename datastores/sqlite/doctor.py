@@ -1,4 +1,4 @@
-"""``wormholectl doctor`` for an SQLite database. Only reads."""
+"""``wormholectl doctor`` for an SQLite database. It only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that the tables hold now. A chunk and its place in the log are read in one snapshot."""
+"""Reads the rows that the tables hold now. A snapshot gives both a chunk's rows and their place in the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["SqliteTables"]
 
-_BETWEEN: Final = 100  # rows between two looks at the clock
+_BETWEEN: Final = 100  # rows between two checks of the time limit
 
 
 class SqliteTables:
@@ -43,10 +43,10 @@ class SqliteTables:
         self._options = options
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        self._fingerprints: dict[str, str] = {}  # those last returned to the caller
+        self._fingerprints: dict[str, str] = {}  # the fingerprints last returned to the caller
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
-        """See the port. The number of rows is not estimated."""
+        """See the port. The number of rows is unknown."""
         with self._reading() as connection:
             tables = load_tables(connection)
             installation = triggers.load_installation(connection, tables)
@@ -145,7 +145,7 @@ class SqliteTables:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A snapshot on a connection of its own, which sees a file that was replaced."""
+        """Open a snapshot on a new connection, which sees a file that was replaced."""
         connection = connect(self._path)
         with self._lock:
             self._connection = connection
@@ -161,7 +161,7 @@ class SqliteTables:
             self.close()
 
     def _look(self, connection: Connection, table: str, not_before: Datamarker | None) -> tuple[Table, int]:
-        """The table, and the last change that the snapshot shows."""
+        """The table, and the number of the last change in the snapshot."""
         tables = load_tables(connection)
         installation = triggers.load_installation(connection, tables)
         if installation is None:

@@ -1,4 +1,4 @@
-"""What ``wormholectl capture`` shows, makes and removes in a database."""
+"""The parts of ``wormholectl capture`` that depend on SQLite: lists, creates and removes the triggers and tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find(address: Address, wanted: Callable[[str], bool]) -> ServerObjects:
 
 
 def run(address: Address, statements: Sequence[str]) -> None:
-    """Run statements of :func:`find` in one transaction."""
+    """Run statements that :func:`find` returned, in one transaction."""
     with closing(connect(address.path, write=True)) as connection:
         try:
             triggers.run(connection, statements)
@@ -53,7 +53,7 @@ def run(address: Address, statements: Sequence[str]) -> None:
 
 
 def state_of(table: Table, installation: Installation | None) -> str:
-    """The state of a table in words."""
+    """The capture state of a table, in words."""
     if table.refused:
         return f"cannot be captured: {table.refused}"
     if installation is None or table.name not in installation.captured:

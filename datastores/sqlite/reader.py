@@ -1,4 +1,4 @@
-"""Reads the record from one place on."""
+"""Reads the publisher's record of changes from a place on."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NO_GAP: Final = ("", "")
 
 
 class _Source(Protocol):
-    """The source of a reader. ``history``: rises when the database lost recorded changes. ``grown``: notified when
-    something was recorded. ``end``: the last change that is recorded.
+    """The source of a reader. ``history``: increases when the database loses recorded changes. ``grown``: notified when
+    a change was recorded. ``end``: the number of the last recorded change.
     """
 
     history: int
@@ -41,21 +41,21 @@ class _Source(Protocol):
         """The place after a change."""
 
     def marker(self, place: Place) -> Datamarker:
-        """The datamarker of a place."""
+        """The datamarker at a place."""
 
     def purged(self, place: str, first: str = "") -> PositionPurged:
-        """The error for a place before the record's begin."""
+        """The error for a place before the beginning of the record."""
 
 
 def shard_of_values(log: str, values: Sequence[update_pb2.Value], count: int) -> str:
-    """The hash shard of a key: of its values, or of the bytes of a key that is one value of bytes."""
+    """The hash shard of a key. A key that is a single value of bytes is hashed as these bytes."""
     if len(values) == 1 and values[0].WhichOneof("kind") == "bytes":
         return shard_of_hash(log, values[0].bytes, count)
     return shard_of_hash(log, b"".join(value.SerializeToString() for value in values), count)
 
 
 class RecordReader:
-    """Implements :class:`~wormhole.ports.log_source.LogReader`. ``seq``: the last change before the first update."""
+    """Implements :class:`~wormhole.ports.log_source.LogReader`. ``seq``: the number of the change to read after."""
 
     def __init__(self, source: _Source, record: Record, seq: int, log: str, sharding: Sharding) -> None:
         self._source = source
@@ -64,7 +64,7 @@ class RecordReader:
         self._log = log
         self._sharding = sharding
         self._place = source.order(seq)
-        self._open: Recorded | None = None  # a transaction that was cut
+        self._open: Recorded | None = None  # a transaction that the last segment cut
         self._nr = 0  # its next row
         self._runs = RunsBuilder()
         self._reading = threading.Lock()
@@ -110,7 +110,7 @@ class RecordReader:
         while self._runs.size < max_bytes:
             found = self._open or self._record.next(self._place.offset)
             if found is None or (found.gap != _NO_GAP and segment.marker is not None):
-                break  # a gap may be at the beginning of a segment only
+                break  # only the beginning of a segment may be a gap
             if found.gap != _NO_GAP and self._open is None:
                 first, last = map(int, found.gap)
                 self._pass_over(segment, first, last, LossKind.NOT_LOGGED, "was not recorded: see max_changes")
@@ -127,7 +127,7 @@ class RecordReader:
         self._place = segment.begin = segment.end = self._source.order(last)
 
     def _take(self, found: Recorded, max_bytes: int, segment: Segment) -> bool:
-        """Add rows of a transaction. Returns whether it ended."""
+        """Add rows of a transaction to the segment. Returns whether the transaction ended."""
         number, at_us = found.place.seq, found.place.at * 1000
         if self._open is None:
             self._runs.begin(self._source.identity, number, at_us, self._place)

@@ -1,8 +1,8 @@
-"""The record: the transactions of the log, in an SQLite file in the publisher's folder.
+"""The record: the log's transactions, in an SQLite file in the publisher's folder.
 
-A snapshot of the database shows its rows as they are now. So what the reader found in one is recorded as one
-transaction, with the rows' images, and every reader of the log reads the record: it is the same for each of them, and
-after each restart.
+A snapshot of the database shows only the present rows. So the publisher records the changes that it finds in a snapshot
+as one transaction, with the rows' images. All readers read the record. It is the same for each reader and after each
+restart.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CREATE TABLE IF NOT EXISTS updates (
 _ROWS_AT_ONCE: Final = 1_000
 
 Row = tuple[Schema, bytes, str]
-"""A schema and an update, or why there is none."""
+"""A schema, an encoded update, and the problem if the update could not be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The end of a transaction: the number of its last change, what proves it, and its time in milliseconds."""
+    """The end of a transaction: its last change's number, its proof, and its time in milliseconds since 1970."""
 
     seq: int
     proof: int
@@ -47,8 +47,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A transaction. ``begins``: the number of the last change before it. ``gap``: first and last place of changes that
-    are missing before it; empty: none are. ``replaced``: tables of which changes may be missing.
+    """A transaction. ``begins``: the number of the last change before it. ``gap``: the first and the last missing
+    change before it; empty: none is missing. ``replaced``: the tables whose changes may be incomplete.
     """
 
     place: Place
@@ -58,7 +58,7 @@ class Recorded:
 
 
 class Record:
-    """Used by one thread at a time; other threads open their own. ``size``: bytes of the recorded updates.
+    """The record's file. Used by one thread at a time; other threads open their own. ``size``: bytes of the updates.
 
     Every call raises :class:`~wormhole.model.errors.SourceUnavailable` if the file cannot be used.
     """
@@ -79,7 +79,7 @@ class Record:
         self._database.close()
 
     def identity(self) -> str:
-        """The identity of the database whose log is recorded; empty: nothing is."""
+        """The identity of the database whose log is recorded; empty: nothing is recorded yet."""
         return self._about("identity", "")
 
     def begin(self) -> Place:
@@ -87,7 +87,7 @@ class Record:
         return Place(*json.loads(self._about("begin", "[0, 0, 0]")))
 
     def begin_anew(self, identity: str, place: Place) -> None:
-        """Forget everything, and begin at ``place`` of another database."""
+        """Delete all transactions, and begin at ``place`` of the database ``identity``."""
         with self._transaction():
             self._database.execute("DELETE FROM transactions")
             self._database.execute("DELETE FROM updates")
@@ -104,14 +104,14 @@ class Record:
         return self.begin() if row is None else Place(*row)
 
     def captured(self) -> dict[str, int] | None:
-        """The tables whose triggers were in place at the end of the record, with the triggers' numbers; ``None``:
-        nothing was recorded yet.
+        """The tables whose triggers were in place at the end of the record, with their numbers in the change table.
+        ``None``: nothing was recorded yet.
         """
         found: dict[str, int] | None = json.loads(self._about("captured", "null"))
         return found
 
     def add(self, transaction: Recorded, rows: Iterable[Row], captured: Mapping[str, int]) -> None:
-        """Record a transaction that begins at the end of the record. ``captured``: see the method."""
+        """Record a transaction that begins at the record's end. ``captured``: the new result of :meth:`captured`."""
         seq, size = transaction.place.seq, 0
         with self._transaction():
             self._keep("captured", json.dumps(dict(captured)))
@@ -137,7 +137,7 @@ class Record:
         self.size += size
 
     def cut(self, after: int) -> None:
-        """Forget the transactions after ``after``: the database has lost them."""
+        """Delete the transactions after ``after``, which the database has lost."""
         with self._transaction():
             self._keep("fork", str(after))
             self._database.execute("DELETE FROM transactions WHERE seq > ?", (after,))
@@ -145,7 +145,7 @@ class Record:
         self._measure()
 
     def drop(self, until: int) -> None:
-        """Forget the transactions up to the one that ends at ``until`` or before it."""
+        """Delete the transactions that end at ``until`` or before it."""
         with self._transaction():
             row = self._database.execute(
                 "SELECT seq, proof, at FROM transactions WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (until,)
@@ -157,7 +157,7 @@ class Record:
         self._measure()
 
     def trim(self, budget: int) -> None:
-        """Forget the oldest transactions until the others have at most ``budget`` bytes. The last one is kept."""
+        """Delete the oldest transactions until the rest have at most ``budget`` bytes. The last transaction is kept."""
         while self.size > budget:
             with understood(self._path):
                 found = self._database.execute("SELECT seq FROM transactions ORDER BY seq LIMIT 2").fetchall()
@@ -166,12 +166,12 @@ class Record:
             self.drop(found[0][0])
 
     def sync(self) -> None:
-        """Let everything that was recorded outlive a loss of power."""
+        """Write the record to the disk, so that it survives a loss of power."""
         with understood(self._path):
             self._database.execute("PRAGMA wal_checkpoint").fetchall()
 
     def places(self) -> Iterator[Place]:
-        """The ends of the transactions, the last one first, then the beginning of the record."""
+        """The ends of the transactions, newest first, then the beginning of the record."""
         with understood(self._path):
             found = self._database.execute("SELECT seq, proof, at FROM transactions ORDER BY seq DESC").fetchall()
         yield from (Place(*row) for row in found)
@@ -191,7 +191,7 @@ class Record:
         return Recorded(Place(seq, proof, at), begins, (first, last), tuple(json.loads(replaced)))
 
     def rows(self, seq: int, first: int) -> Iterator[tuple[int, Schema, bytes, str]]:
-        """The rows of the transaction that ends at ``seq``, each with its number, from the number ``first`` on."""
+        """The rows of the transaction that ends at ``seq``, with their numbers, from number ``first`` on."""
         with understood(self._path):
             for nr, schema, row, problem in self._database.execute(
                 "SELECT nr, schema, row, problem FROM updates WHERE seq = ? AND nr >= ? ORDER BY nr", (seq, first)
@@ -199,13 +199,13 @@ class Record:
                 yield nr, self._schema(schema), row, problem
 
     def tables(self) -> frozenset[str]:
-        """The tables that ever had an update."""
+        """The tables that had an update at any time."""
         with understood(self._path):
             found = self._database.execute("SELECT content FROM schemas").fetchall()
         return frozenset(json.loads(content)[0] for (content,) in found)
 
     def fork(self) -> int:
-        """The last change that the database kept when it lost others; 0: it never did."""
+        """The last change that the database kept when it lost later ones; 0: it never lost any."""
         return int(self._about("fork", "0"))
 
     # --- inside ---------------------------------------------------------------------------------------------------

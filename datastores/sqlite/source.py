@@ -1,4 +1,4 @@
-"""The log of a database: what triggers recorded, taken into a record on the publisher's disk, which readers read."""
+"""The log of a database: moves the changes that triggers recorded into the publisher's record, which readers read."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SqliteSource:
             return self.marker(self._end)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port. ``seq:42`` is the place after the change 42."""
+        """See the port. ``seq:42`` is the place after change 42."""
         if text == "earliest":
             return self.earliest()
         latest = self.latest()
@@ -165,7 +165,7 @@ class SqliteSource:
 
     @property
     def end(self) -> int:
-        """The number of the last change that is recorded."""
+        """The number of the last recorded change."""
         return self._end.seq
 
     @property
@@ -178,13 +178,13 @@ class SqliteSource:
         return LogPosition(0 if self._installation is None else self._installation.incarnation, 0, seq)
 
     def marker(self, place: Place) -> Datamarker:
-        """The datamarker of a place."""
+        """The datamarker at a place."""
         order = self.order(place.seq)
         anchor = Anchor(f"{self.identity}:{place.seq}", place.proof & _LOW, self.order(max(0, place.seq - 1)))
         return Datamarker(order, str(place.seq), order, anchor, place.at * 1000)
 
     def purged(self, place: str, first: str = "") -> PositionPurged:
-        """The error for a place before the record's begin."""
+        """The error for a place before the beginning of the record."""
         return PositionPurged(
             f"the log begins at {self.order(self._begin.seq)} and no longer holds what follows {place}",
             first_missing=first,
@@ -193,7 +193,7 @@ class SqliteSource:
             hint=REPAIR,
         )
 
-    # --- taking what changed, with the lock held ------------------------------------------------------------------
+    # --- recording changes, with the lock held --------------------------------------------------------------------
 
     def _recorded(self) -> Record:
         if self._record is None:
@@ -201,7 +201,7 @@ class SqliteSource:
         return self._record
 
     def _take(self) -> None:
-        """Record what was committed since the last time."""
+        """Record the changes that were committed since the last call."""
         record = self._recorded()
         while self._take_once(record):
             pass
@@ -211,7 +211,7 @@ class SqliteSource:
             self.grown.notify_all()
 
     def _take_once(self, record: Record) -> bool:
-        """Whether there is more to take, because a place was noted in the database."""
+        """Record the changes in one snapshot. Returns whether to read again, after an entry was added."""
         with self._changes.shown(record.end().seq) as (installation, shown):
             self._installation = installation
             self._prove(record, installation, shown)
@@ -251,7 +251,7 @@ class SqliteSource:
         record.trim(self._options.disk_budget)
 
     def _prove(self, record: Record, installation: Installation, shown: Shown) -> None:
-        """Check that the database still has the history that is recorded. What it lost is forgotten."""
+        """Check that the database has the recorded history. Changes that it lost leave the record."""
         end, known = record.end(), record.identity()
         if not known:
             record.begin_anew(installation.identity, shown.low)
@@ -275,7 +275,7 @@ class SqliteSource:
         )
 
     def _replaced(self, record: Record, installation: Installation) -> list[str]:
-        """The tables of which changes may be missing, because their triggers were away since the last time."""
+        """The tables whose changes may be incomplete, because their triggers were missing for a time."""
         before, now = record.captured(), installation.working
         if before is None or before == now:
             return []
@@ -284,7 +284,7 @@ class SqliteSource:
         return sorted({*lost, *new})
 
     def _compare(self, marker: Datamarker) -> None:
-        """Check that the log is the one that ``marker`` came from. Raises ``Diverged`` or ``PositionPurged``."""
+        """Check that ``marker`` belongs to this log. Raises ``Diverged`` or ``PositionPurged``."""
         order, end = marker.order, self.order(self._end.seq)
         if (order.incarnation, order.file) != (end.incarnation, end.file) or order > end:
             raise self._diverged(marker, f"the log is {self.order(self._begin.seq)} to {end}")
@@ -330,7 +330,7 @@ class SqliteSource:
             self._prune()
 
     def _prune(self) -> None:
-        """Delete recorded changes from the database: those that every flow has, or all if there are very many."""
+        """Delete changes from the database: those that every flow has, or all recorded ones if there are very many."""
         now = time.monotonic()
         if self._options.transient or self._installation is None or now < self._pruned_at + _PRUNED_S:
             return
@@ -352,7 +352,7 @@ class SqliteSource:
 
 
 def stale_problem(path: Path, tables: Sequence[str]) -> Problem:
-    """The problem of tables whose triggers are missing or not as they have to be."""
+    """The problem of tables whose triggers are missing or outdated."""
     return Problem(
         f"changes of {', '.join(tables)} are not recorded, or not all of them: the triggers are not those that belong "
         "to the table as it is now",

@@ -1,4 +1,4 @@
-"""The tables of a database: their columns, keys and every other thing that has to be unique."""
+"""Reads the definitions of a database's tables: columns, keys and other unique columns or expressions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _EXPRESSION: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns whose values are unique together: ``parts`` are their names, or the text of an expression, each with its
-    collation. ``where``: the rows for which that holds; empty: all.
+    """A uniqueness rule. ``parts``: the names of columns, or the texts of expressions, each with its collation; their
+    values are unique together. ``where``: the condition of the rows that the rule is for; empty: all rows.
     """
 
     parts: tuple[tuple[str, bool, str], ...]
@@ -36,15 +36,15 @@ class Unique:
 
     @property
     def columns_only(self) -> bool:
-        """Whether there is neither an expression nor a condition."""
+        """Whether the rule has neither an expression nor a condition."""
         return not self.where and not any(expression for _, expression, _ in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``key``: the places of the primary key's columns among the columns. ``unique``: everything else that is unique,
-    and the key if two spellings of a key can be equal. ``refused``: why its changes cannot be recorded; empty: they
-    can. ``nullable``: the key may hold NULL. ``declared``: the declared types. ``required``: the columns with NOT NULL.
+    """``key``: the positions of the primary key's columns. ``unique``: the other uniqueness rules, and the key's if two
+    spellings of a key can be equal. ``refused``: why changes cannot be recorded; empty: they can. ``nullable``: the key
+    may hold NULL. ``declared``: the declared types. ``required``: the columns with NOT NULL.
     """
 
     name: str
@@ -68,7 +68,7 @@ def schema_version(connection: Connection) -> int:
 
 
 def load_tables(connection: Connection) -> dict[str, Table]:
-    """The ordinary tables, without SQLite's own and ours."""
+    """The ordinary tables by name, without SQLite's own and the product's."""
     listed = connection.execute(
         "SELECT l.name, l.wr, l.strict FROM pragma_table_list l JOIN sqlite_schema s ON s.name = l.name "
         "AND s.type = 'table' WHERE l.schema = 'main' AND l.type = 'table' ORDER BY l.name"
@@ -87,7 +87,7 @@ def _table(connection: Connection, name: str, without_rowid: bool, strict: bool)
     ordered = sorted((pk, i) for i, (_, _, _, pk, _) in enumerate(found) if pk)
     key = tuple(i for _, i in ordered)
     indexes = _indexes(connection, name)
-    # Without an index of its own the key is the rowid.
+    # A key without an index is the rowid.
     of_key = next((unique for origin, unique in indexes if origin == "pk"), None)
     types = [columns[i].type for i in key]
     loose = of_key is not None and (
@@ -146,7 +146,7 @@ def _unique(connection: Connection, name: str, sql: str | None) -> Unique:
 
 
 def _pieces(sql: str) -> Iterator[tuple[str, int]]:
-    """The pieces of a statement, each with the depth of parentheses around it."""
+    """The tokens of a statement, each with the number of open parentheses around it."""
     depth = 0
     for found in _PIECE.finditer(sql):
         piece: Any = found[0]
@@ -156,7 +156,7 @@ def _pieces(sql: str) -> Iterator[tuple[str, int]]:
 
 
 def _parts_of(sql: str) -> tuple[list[str], str]:
-    """The texts of an index's columns or expressions, and its condition."""
+    """The texts of an index's columns or expressions, and its condition; empty: it has none."""
     parts, where, inside, after = [""], "", False, False
     for piece, depth in _pieces(sql):
         if after:

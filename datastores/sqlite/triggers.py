@@ -1,13 +1,13 @@
 """The triggers that record the keys of changed rows, and the tables that they write to.
 
-A trigger records keys only: the reader reads the row. An image that a trigger took could be older than the row, because
-a trigger of the application may change the same row before ours runs.
+A trigger records only keys, and the reader reads the row later. A trigger of the application may change the same row
+before ours runs, so an image that ours took could be older than the row.
 
-SQLite runs no DELETE trigger for the rows that REPLACE deletes, unless the application sets ``recursive_triggers``. So
-a BEFORE trigger records the keys of the rows that the new row is in conflict with. Such a key is a candidate, and so is
-the former key of an update that changes it: it is delivered only if no row has it any more.
+When REPLACE deletes rows, SQLite runs no DELETE trigger unless the application sets ``recursive_triggers``. So a BEFORE
+trigger records the keys of the rows that conflict with the new row. An UPDATE that changes a key records the former
+key. Both kinds of keys are candidates: a delete is sent only if no row has the key any more.
 
-The triggers use what every SQLite of the last 15 years has, for the application's own library runs them.
+The triggers run in the application's own SQLite library. So they use only features that SQLite has had for 15 years.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ABOUT: Final = "wormhole_capture"
 WRITTEN: Final = 1
 """The operation of a row that was inserted or updated."""
 GONE: Final = 2
-"""The operation of a key whose row was deleted, or may have been."""
+"""The operation of a key whose row was deleted, or may have been deleted."""
 GAP: Final = 3
-"""The operation of a place where the triggers did not record, because there were too many changes."""
+"""The operation of a gap: the change table was full, and the triggers did not record."""
 _FORM: Final = "1"
 _NAME: Final = re.compile(r"wormhole_(\d+)_(?:insert|update|delete|insert_keys|update_keys)")
 _KEY_COLUMN: Final = re.compile(r"k\d+")
@@ -44,13 +44,13 @@ _IDS: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is installed in a database.
+    """The product's triggers and tables in a database.
 
-    ``identity``: made at random when it was installed. ``incarnation``: the second of that. ``max_changes``: the number
-    of recorded changes at which the triggers stop. ``tables``: the present name of each table whose changes were ever
-    recorded, by the number that its changes have. ``captured``: the numbers by the names of the tables that have our
-    triggers. ``stale``: those of them whose triggers are not as they would be made now. ``triggers``: names of all our
-    triggers. ``width``: columns for keys.
+    ``identity``: random, made at the installation. ``incarnation``: the second of the installation. ``max_changes``:
+    the number of recorded changes at which the triggers stop. ``tables``: the present name, by number, of each table
+    whose changes were ever recorded. ``captured``: the number, by name, of each table that has our triggers. ``stale``:
+    the tables among these whose triggers are outdated. ``triggers``: the names of all our triggers. ``width``: the
+    number of columns for keys.
     """
 
     identity: str
@@ -64,12 +64,12 @@ class Installation:
 
     @property
     def working(self) -> dict[str, int]:
-        """The tables of which every change is recorded."""
+        """The numbers, by name, of the tables whose changes are all recorded."""
         return {name: number for name, number in self.captured.items() if name not in self.stale}
 
 
 def load_installation(connection: Connection, tables: Mapping[str, Table]) -> Installation | None:
-    """What is installed; ``None``: nothing."""
+    """The installation in the database; ``None``: nothing is installed."""
     try:
         about = dict(connection.execute(f"SELECT name, value FROM {_ABOUT}").fetchall())
         known = dict(connection.execute(f"SELECT id, name FROM {_TABLES} ORDER BY id").fetchall())
@@ -109,9 +109,9 @@ def load_installation(connection: Connection, tables: Mapping[str, Table]) -> In
 def create(
     installation: Installation | None, tables: Mapping[str, Table], wanted: Callable[[str], bool], max_changes: int
 ) -> list[str]:
-    """The statements that let the changes of the ``wanted`` tables be recorded, and of those that were recorded before.
+    """The statements that capture the ``wanted`` tables and those that were captured before.
 
-    Without them nothing is missing.
+    The list is empty if nothing is missing.
     """
     before = {} if installation is None else {name: number for number, name in installation.tables.items()}
     chosen = [table for name, table in tables.items() if not table.refused and (wanted(name) or name in before)]
@@ -137,7 +137,7 @@ def create(
 
 
 def drop(installation: Installation) -> list[str]:
-    """The statements that remove everything that was ever made."""
+    """The statements that remove all our triggers and tables."""
     return [
         *(f"DROP TRIGGER {quoted(name)};" for name in installation.triggers),
         *(f"DROP TABLE {quoted(name)};" for name in (CHANGES, _TABLES, _ABOUT)),
@@ -160,7 +160,7 @@ def run(connection: Connection, statements: Sequence[str]) -> None:
 
 def _change_table(width: int) -> str:
     keys = "".join(f", k{n}" for n in range(1, width + 1))
-    # A time is in milliseconds since 1970. A proof is what no other history of the database has at this place.
+    # A time is in milliseconds since 1970. A proof is a random number, by which histories of the database differ.
     return (
         f"CREATE TABLE {CHANGES} (seq INTEGER PRIMARY KEY, tab INTEGER NOT NULL, op INTEGER NOT NULL, "
         "at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), "
@@ -216,7 +216,7 @@ def _triggers(table: Table, number: int, max_changes: int) -> dict[str, str]:
 
 
 def _moves(unique: Sequence[Unique]) -> str:
-    """The condition that an update may bring a row into conflict with another one."""
+    """The condition on which an update may bring the row into conflict with another row."""
     if not all(one.columns_only for one in unique):
         return ""
     names = dict.fromkeys(quoted(name) for one in unique for name, _, _ in one.parts)
@@ -225,7 +225,7 @@ def _moves(unique: Sequence[Unique]) -> str:
 
 
 def _conflict(one: Unique, table: Table) -> str:
-    """The condition of the rows that are in conflict with the new row."""
+    """The condition that selects the rows in conflict with the new row."""
     row = ", ".join(f"NEW.{quoted(name)} AS {quoted(name)}" for name in table.schema.names)
     conditions = []
     for text, expression, collation in one.parts:

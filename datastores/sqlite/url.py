@@ -1,4 +1,4 @@
-"""``sqlite:///absolute/path.db``, with ``?max_changes=N`` behind it."""
+"""Parses ``sqlite:///absolute/path.db``, with ``?max_changes=N`` as an option."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["FORM", "MAX_CHANGES", "SEQUENCE", "Address", "address_of", "check_ur
 FORM: Final = "sqlite:///absolute/path.db"
 MAX_CHANGES: Final = 1_000_000
 SEQUENCE: Final = re.compile(r"seq:(\d{1,19})")
-"""The text of a logical position: the number of a change."""
+"""The form of a logical position: the number of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``max_changes``: the number of recorded changes at which the triggers stop to record."""
+    """``max_changes``: the number of recorded changes at which the triggers stop recording."""
 
     path: Path
     max_changes: int
@@ -44,7 +44,7 @@ def check_url(url: str) -> None:
 
 
 def address_of(url: str) -> Address:
-    """The file that a URL names; characters may be percent-encoded. Raises :class:`UsageError`."""
+    """The file that a URL names, with percent-encoding decoded, and the option. Raises :class:`UsageError`."""
     try:
         check_url(url)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""What SQLite stores, in the terms of updates.
+"""Converts the values that SQLite stores into values of updates.
 
-A column of SQLite may hold values of any class. An update has the class of each value. The type in the schema is that
-of the column's affinity, which SQLite applies when it stores a value.
+A column of SQLite may hold values of any storage class. A value in an update has the storage class of that value. The
+schema's type is that of the column's affinity, which SQLite applies when it stores a value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEY_CLASSES: Final[dict[str, tuple[type, ...]]] = {
 
 
 def type_of(declared: str, strict: bool) -> str:
-    """The type in the schema of a column that is declared so (https://sqlite.org/datatype3.html, section 3.1)."""
+    """The schema's type for a column's declared type (https://sqlite.org/datatype3.html, section 3.1)."""
     name = declared.upper()
     if "INT" in name:
         return "int"
@@ -59,7 +59,7 @@ _CONVERTED: Final[dict[str, Callable[[Any], Value]]] = {"decimal": _as_decimal, 
 
 
 class RowEncoder:
-    """Encodes the rows of one table. ``key``: the places of the key's columns among the columns."""
+    """Encodes the rows of one table. ``key``: the positions of the key's columns."""
 
     def __init__(self, schema: Schema, key: Sequence[int], max_update_bytes: int) -> None:
         self.schema = schema
@@ -78,18 +78,18 @@ class RowEncoder:
         return values
 
     def key_of(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        """The key in a row's values."""
+        """The key, from a row's values."""
         return tuple(values[i] for i in self._key)
 
     def key(self, stored: Sequence[Any]) -> tuple[Value, ...]:
-        """A key from its columns as they are stored."""
+        """The key, from the key columns as stored."""
         return tuple(
             _CONVERTED[kind](value) if kind in _CONVERTED else value
             for kind, value in zip(self._key_types, stored, strict=True)
         )
 
     def wrong(self, key: Sequence[Value]) -> str:
-        """Why a key cannot be the key of an update; empty: it can."""
+        """Why a key cannot be the key of an update; empty: it can be."""
         for column, value in zip(self.schema.key, key, strict=True):
             if value is None:
                 return f"{column.name} is NULL"
@@ -98,22 +98,22 @@ class RowEncoder:
         return ""
 
     def row(self, op: Op, key: Sequence[Value], values: Sequence[Value]) -> bytes:
-        """An update with the values; without them if it is larger than the limit."""
+        """An update with the values. An update larger than the limit comes without them."""
         row = encode_row(op, key, after=values)
         return row if len(row) <= self._most else encode_row(op, key, too_large=True)
 
     def gone(self, key: Sequence[Value]) -> bytes:
-        """The update of a row that is not there any more."""
+        """The delete of a row that no longer exists."""
         return encode_row(Op.DELETE, key)
 
     def read(self, values: Sequence[Value]) -> tuple[bytes, bytes]:
-        """The key of an existing row, and its update."""
+        """An existing row's key, and its update."""
         key = self.key_of(values)
         return encode_key(key), self.row(Op.READ, key, values)
 
 
 def from_key(key: Sequence[Value]) -> list[Any]:
-    """The values of an update's key, as SQLite compares them."""
+    """The values of an update's key in the form that SQLite compares."""
     return [_stored(value) if isinstance(value, Decimal) else value for value in key]
 
 
