@@ -38,7 +38,7 @@ class Attempts:
 
 
 class Polling(Attempts):
-    """The polls of a source, from :meth:`begin` to :meth:`end`. ``high_water``: how far the log was read, if it is kept."""
+    """The polls of a source, from :meth:`begin` to :meth:`end`. ``high_water``: how far the log was read, if kept."""
 
     def __init__(self, options: SourceOptions, log: logging.Logger, said: str) -> None:
         super().__init__(log, said)

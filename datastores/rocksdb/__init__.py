@@ -1,1 +1,1 @@
-"""RocksDB: tails the write-ahead log of a database that another process has open."""
+"""RocksDB as a datastore: reads the write-ahead log (WAL) of a database that another process has open."""

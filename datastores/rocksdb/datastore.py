@@ -1,4 +1,4 @@
-"""The port of a datastore for RocksDB: everything but tailing. Imports no module that tails."""
+"""The datastore port for RocksDB: its URL, options, checks and constructors. Imports no module that reads the log."""
 
 from __future__ import annotations
 

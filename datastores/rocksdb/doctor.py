@@ -1,4 +1,4 @@
-"""``wormholectl doctor`` for a RocksDB database. Reads only; nothing is written into the database's directory.
+"""``wormholectl doctor`` for a RocksDB database. It reads only and writes nothing into the database's directory.
 
 Meaning and defaults of the options: RocksDB's ``include/rocksdb/options.h`` and wiki.
 """
@@ -29,11 +29,10 @@ _COMPRESSIONS: Final = {"kNoCompression": "", "kZSTD": "zstd"}
 
 
 def check(url: str, state_dir: Path) -> Report:
-    """Examine the database at ``url`` (``rocksdb:///absolute/path``) for a publisher that keeps its state in
-    ``state_dir``.
+    """Examine the database at ``url`` (``rocksdb:///absolute/path``) for a publisher with the state in ``state_dir``.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL or path that is no RocksDB,
-    :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached.
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL or path that is no RocksDB, and
+    :class:`~wormhole.model.errors.SourceUnavailable` if it cannot be reached.
     """
     path = database_path(url)
     check_database(path)
@@ -254,7 +253,7 @@ def _check_directories(path: Path, directory: Path, state_dir: Path, report: Rep
 
 
 def _check_log(files: Mapping[int, Path], report: Report) -> None:
-    """Read the whole log as a publisher would. The options alone do not show at what it would halt."""
+    """Read the whole log as a publisher does. The options alone do not show where a publisher would halt."""
     try:
         last = read_through(files)
     except SourceUnavailable:
@@ -273,7 +272,7 @@ def _check_log(files: Mapping[int, Path], report: Report) -> None:
 
 
 def _check_links(directory: Path, state_dir: Path, report: Report) -> None:
-    """Add the finding whether a WAL can be linked into the state directory. Tried with a real WAL if there is one."""
+    """Add the finding whether a WAL can be linked into the state directory. The attempt uses a WAL of the database."""
     folder = state_dir
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""RocksDB as a source. Another process has the database open; its WAL files are read from the disk."""
+"""RocksDB as a log source: reads from the disk the WAL files of a database that another process has open."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = ["RocksSource"]
 class RocksSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database in the directory ``path``.
 
-    Order and gaps: those of :class:`~datastores.rocksdb.log.reader.RocksReader`. Places are (incarnation, WAL
-    number, offset); logical positions are sequence numbers. WAL files are kept from ``start`` on until they are
-    released, also while stopped.
+    :class:`~datastores.rocksdb.log.reader.RocksReader` defines order and gaps. Places are (incarnation, WAL number,
+    offset); logical positions are sequence numbers. WAL files are kept from ``start`` on until they are released, even
+    while the source is stopped.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RocksSource:
         self._keeper.start()
 
     def stop(self) -> None:
-        """See the port. Readers that are still open are closed."""
+        """See the port. Open readers are closed."""
         with self._lock:
             readers, self._furthest = list(self._readers), None
         for reader in readers:
@@ -70,7 +70,7 @@ class RocksSource:
         self._keeper.stop()
 
     def earliest(self) -> Datamarker:
-        """See the port: the beginning of the oldest WAL that is live or kept."""
+        """See the port. The place is the beginning of the oldest WAL that is live or kept."""
         history = self._history()
         number = history.files.newer(-1)
         if number is None:
@@ -103,8 +103,8 @@ class RocksSource:
         return self._note(marker)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``seq:N``: after the change with sequence number N. If that is within a transaction, the
-        place is its beginning."""
+        """See the port. ``seq:N`` is the place after the change with sequence number N. If that is within a
+        transaction, it is the transaction's beginning."""
         if text == "earliest":
             return self.earliest()
         if text == "latest":
@@ -149,7 +149,7 @@ class RocksSource:
         try:
             return find_sequence(history.files, sequence, source_id=history.source_id, incarnation=history.incarnation)
         except DecodeError:
-            # The user may want to get past damage with this place. A sequence number alone does not lead past it.
+            # The user may choose this place to skip damage, which a sequence number alone does not skip.
             found = None if place is None else record_after(history.files, place)
             if found is None:
                 raise
@@ -163,7 +163,7 @@ class RocksSource:
         if found is None or found[0] <= earliest.order:
             raise begins_later(earliest, 0 if found is None else found[1])
         place = found[0]
-        if place.offset:  # the transaction that ends at the place is later, so the result is before it
+        if place.offset:  # the transaction that ends at the place is later, so the result precedes it
             place = LogPosition(place.incarnation, place.file, place.offset - 1)
         return latest if place >= latest.order else self.locate(str(place))
 
@@ -241,7 +241,7 @@ class RocksSource:
         return self._keeper.current
 
     def _check_there(self) -> None:
-        """Raise :class:`SourceUnavailable` if the database is gone. Its log would look like one that is idle."""
+        """Raise :class:`SourceUnavailable` if the database is gone. Otherwise its log would look idle."""
         if gone := self._keeper.gone:
             raise SourceUnavailable(
                 gone,
@@ -258,7 +258,7 @@ class RocksSource:
         )
 
     def _split(self, history: KeptHistory, back: WentBack) -> None:
-        """Begin the other history that ``back`` found. Raises :class:`SourceUnavailable`."""
+        """Begin the history that ``back`` found. Raises :class:`SourceUnavailable`."""
         try:
             self._keeper.split(history, back.file, back.message)
         except OSError as error:
@@ -266,7 +266,7 @@ class RocksSource:
 
     @staticmethod
     def _stands(history: KeptHistory, known: Datamarker) -> bool:
-        """Whether the log still holds the transaction before ``known``. A crash may have taken the log's end."""
+        """Whether the log still holds the transaction before ``known``. A crash may have removed the log's end."""
         try:
             check_anchor(history.files, known)
         except (Diverged, DecodeError):
@@ -286,15 +286,15 @@ class RocksSource:
 
 
 class _Reader:
-    """A RocksReader that also notices lost files and the end of its history. Implements
+    """A `RocksReader` that also notices missing files and the end of its history. Implements
     :class:`~wormhole.ports.log_source.LogReader`."""
 
     def __init__(self, source: RocksSource, history: KeptHistory, marker: Datamarker, reader: RocksReader) -> None:
         self._source = source
         self._history = history
         self._marker = marker
-        # The file of the last transaction before the reader's place. Without one, the file before the first unread one.
-        # A later marker without an anchor moves past empty files only, so it must not replace this.
+        # The file of the last transaction before the reader's place, or the file before the first unread one. A later
+        # datamarker without an anchor only passes empty files, so it does not change this.
         order, anchor = marker.order, marker.anchor
         self._known_file = anchor.begin.file if anchor is not None else order.file if order.offset else order.file - 1
         self._reader = reader
@@ -303,7 +303,7 @@ class _Reader:
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`.
 
-        Raises :class:`Diverged` at the end of a history if another one follows."""
+        Raises :class:`Diverged` when the history ended and another one follows."""
         ended = self._history.files.closed
         try:
             segment = self._reader.read(max_bytes, 0.0 if ended else wait_s)
@@ -343,7 +343,7 @@ class _Reader:
         files, catalogue = self._history.files, self._history.catalogue
         if files.may_lack(before, after, catalogue.logs()):
             return True
-        # A file that was created and deleted is reported to the keeper's thread, which may not have read the event yet.
+        # The keeper's thread may not have read the event about a file that was created and deleted.
         self._source._keeper.catch_up()
         return files.may_lack(before, after, catalogue.logs())
 

@@ -1,4 +1,4 @@
-"""Whether a log can be served on this host now: whether the disk with the database is here, and where the log ends."""
+"""Checks whether this host can serve a log now: whether it has the database's disk, and where the log ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTACH = "attach the disk with the database to this host"
 
 
 def standing(path: Path, delivered: Collection[str]) -> Standing:
-    """See :meth:`wormhole.ports.datastore.Datastore.standing`. A byte-for-byte copy is taken for the same database."""
+    """See :meth:`wormhole.ports.datastore.Datastore.standing`. A byte-for-byte copy counts as the same database."""
     try:
         check_database(path)
         log = wal_directory(path, newest_options(path))
@@ -44,7 +44,7 @@ def _identity(path: Path) -> str:
 
 
 def _end(path: Path, log: Path) -> int:
-    """The last sequence number in the tables or in the log."""
+    """The last sequence number in the tables or the log."""
     with tempfile.TemporaryDirectory(prefix="wormhole-standing-") as scratch:
         catalogue = FamilyCatalogue(path, Path(scratch) / "families.json")
         catalogue.refresh()

@@ -26,7 +26,7 @@ def check_url(url: str) -> None:
 
 
 def database_path(url: str) -> Path:
-    """The directory that a URL names; characters may be percent-encoded. Raises :class:`UsageError`."""
+    """The directory that a URL names, with percent-encoding decoded. Raises :class:`UsageError`."""
     try:
         check_url(url)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""RocksDB's files: log format, write batches, MANIFEST and OPTIONS. Pure; work from the format's public description."""
+"""Decodes RocksDB's files: log format, write batches, MANIFEST and OPTIONS. Pure; based on public descriptions."""

@@ -1,19 +1,20 @@
-"""RocksDB's log format: from the bytes of a WAL file to checked fragments of records. Hot: compiled where possible.
+"""Finds checked fragments of records in the bytes of a WAL file. Hot: compiled where possible.
 
-The format, as RocksDB's documentation has it ("Write Ahead Log File Format")::
+The format, from RocksDB's documentation ("Write Ahead Log File Format")::
 
-    file     := block*                    each block 32 KiB, the last one as far as it was written
-    block    := fragment* trailer         trailer: zeros, where no header fits any more
+    file     := block*                    each block 32 KiB; the last one may be shorter
+    block    := fragment* trailer         trailer: zeros, in a space too small for a header
     fragment := crc (4) length (2) kind (1) [log number (4)] payload
     record   := FULL | FIRST MIDDLE* LAST
 
-The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8, 11 and 131 carry the low half of the
-file's number, because its space was used by an older log before: a fragment of another number is what that log left.
-Integers are little endian. Kinds of records that hold no data: compression (9), sizes of user-defined timestamps (10,
-11), predecessor (130, 131), and any other with the highest bit set, which a reader may pass over (`IGNORABLE`). From 10
-on, an odd kind is the form of the even one before it for recycled files, with the log number in its header.
+The checksum is CRC32C, masked, over everything after the length. Kinds 5 to 8, 11 and 131 carry the low half of the log
+number, because the file may be recycled. A fragment with another number is a remainder of the file's former log.
 
-A record without data is never divided: where it does not fit into its block, the block's rest is zeros.
+Integers are little endian. These kinds of records hold no data: compression (9), sizes of user-defined timestamps (10,
+11), predecessor (130, 131), and every other kind with the highest bit set, which a reader may ignore (`IGNORABLE`).
+From 10 on, an odd kind is the previous kind with the log number in its header, for recycled files.
+
+A record without data is never divided. If it does not fit into its block, zeros fill the block.
 """
 
 from __future__ import annotations
@@ -57,29 +58,29 @@ FIRST: Final = 2
 MIDDLE: Final = 3
 LAST: Final = 4
 IGNORABLE: Final = 0x80
-"""The bit of kinds that a reader may pass over without knowing them."""
+"""The bit of kinds that a reader may ignore if it does not know them."""
 
-# Why `frame` stopped. Up to ROOM nothing is wrong.
+# Why `frame` stopped. The results up to ROOM are no faults.
 MORE: Final = 0
-"""The data ends before the next record does."""
+"""The data ends before the next record's end."""
 META: Final = 1
-"""There is a record without data, or one that may be passed over: read it with `meta_at`."""
+"""A record without data, or one that may be ignored, is next: read it with `meta_at`."""
 ROOM: Final = 2
 """The frames are full."""
 STALE: Final = 3
-"""A fragment of another log number: what an older log left in a recycled file."""
+"""A fragment of another log number: a remainder in a recycled file."""
 ZERO: Final = 4
-"""Zeros: space that was not written yet, or a hole."""
+"""Zeros: space that is not yet written, or a hole."""
 BAD_CHECKSUM: Final = 5
 BAD_LENGTH: Final = 6
-"""The length runs over the end of the block."""
+"""The length exceeds the block."""
 BAD_ORDER: Final = 7
-"""A fragment that does not follow on the one before."""
+"""A fragment that does not continue the one before it."""
 UNKNOWN_KIND: Final = 8
-"""A whole fragment of a kind that may hold anything."""
+"""A whole fragment of an unknown kind that may hold changes."""
 
 
-# The constants again, private: the .pxd makes C integers of these, which nobody else could import.
+# Private copies of the constants, because the .pxd makes C integers of them that no other module can import.
 _BLOCK: Final = BLOCK
 _HEADER: Final = HEADER
 _LONG_HEADER: Final = LONG_HEADER
@@ -103,11 +104,11 @@ _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11, 131})
 
 
 class Frames:
-    """Fragments found in a piece of file: the place of each payload in the data, and its kind (FULL to LAST).
+    """Fragments found in a buffer: for each the place of its payload and its kind (FULL to LAST).
 
-    ``count`` of the arrays' entries are in use; ``heads`` are the places of the headers. ``record_at``: where the
-    record begins in whose middle `frame` stopped, else where it stopped. ``fault_at``: where there was no whole
-    fragment.
+    The first ``count`` entries of the arrays are in use. ``heads``: the places of the headers. ``record_at``: where
+    `frame` stopped, or the beginning of the record within which it stopped. ``fault_at``: where no whole fragment was
+    found.
     """
 
     __slots__ = (
@@ -142,7 +143,7 @@ class Frames:
 
 @dataclass(slots=True)
 class Meta:
-    """A record without data: ``kind``, ``payload``, and where the next one begins in the data."""
+    """A record without data. ``next_at``: where the next record begins in the data."""
 
     kind: int
     payload: bytes
@@ -158,14 +159,14 @@ def _checksum(data: bytes, start: int, end: int) -> int:
 def frame(
     data: bytes, base: int, at: int, log_number: int, frames: Frames, inside: bool, partial: bool
 ) -> tuple[int, int]:
-    """Find the records in ``data``, which begins at offset ``base`` of the file, from index ``at`` on.
+    """Find the records in ``data`` from index ``at`` on. ``data`` begins at offset ``base`` of the file.
 
-    ``log_number`` is the file's number. Fills ``frames`` and returns where it stopped, and why. Only whole records
-    are handed out, and ``at`` is then the beginning of the first that is not there; with ``partial``, fragments are
-    handed out as they come and it stops after the first record's end (with `ROOM`). ``inside``: ``at`` follows on a
-    FIRST or MIDDLE fragment.
+    ``log_number``: the file's number. Fills ``frames``. Returns the index at which it stopped, and the reason. By
+    default only whole records are returned, and the index is the beginning of the first incomplete one. ``partial``:
+    fragments of an incomplete record are returned too, and the search stops after the end of the first record (with
+    `ROOM`). ``inside``: ``at`` continues a record after its FIRST or MIDDLE fragment.
     """
-    # Bounds that hold for every caller; with them no integer below can wrap in the compiled form.
+    # Bounds for every caller. Within them no integer below overflows in the compiled form.
     if not (0 <= base < 1 << 56 and 0 <= at <= len(data) < 1 << 31 and 0 <= log_number < 1 << 64):
         raise ValueError(f"frame: base {base}, at {at}, size {len(data)} or log number {log_number} is out of range")
     p = data
@@ -173,7 +174,7 @@ def frame(
     number = log_number & 0xFFFFFFFF
     room = frames.capacity
     count = 0
-    record_at = at  # where the record that is being read begins, and how many fragments there were before it
+    record_at = at  # where the present record begins, and the number of fragments before it
     record_count = 0
     open_record = inside
     status = _MORE
@@ -217,7 +218,7 @@ def frame(
             header = _header(data, at, left)
             if not header:
                 status = _BAD_CHECKSUM
-                # A long header of an unknown kind may end behind the data.
+                # A long header of an unknown kind may end after the data's end.
                 if end + _LONG_HEADER - _HEADER > size and kind & 1 and kind not in KNOWN_KINDS:
                     status = _MORE
                 break
@@ -236,7 +237,7 @@ def frame(
             break
         if kind <= _FIRST:
             if open_record:
-                # Old writers could leave an empty FIRST at the end of a block and begin again in the next one.
+                # Old writers could leave an empty FIRST at a block's end and write the record in the next block.
                 if (
                     count == 0
                     or frames._starts[count - 1] != frames._ends[count - 1]
@@ -265,7 +266,7 @@ def frame(
                 break
     frames.fault_at = at
     if open_record and not partial:
-        # A fault behind the beginning of a record is reported at the fault; the record itself was not handed out.
+        # A fault within a record is reported at the fault, and the record is not returned.
         count = record_count
         if status != _META and status <= _ROOM:
             at = record_at
@@ -275,10 +276,11 @@ def frame(
 
 
 def _header(data: bytes, at: int, room: int) -> int:
-    """Bytes of the header of the fragment at index ``at``, within ``room`` bytes; 0: no whole one with the right
-    checksum is there.
+    """The size of the header of the fragment at index ``at``, within ``room`` bytes; 0: no whole fragment with a valid
+    checksum.
 
-    An unknown kind has the short header, which RocksDB's own reader expects, or by its number the long one.
+    An unknown kind has either the short header, as RocksDB's reader expects, or the long header that its number
+    suggests.
     """
     room = min(room, len(data) - at)
     if room < HEADER:
@@ -296,8 +298,8 @@ def _header(data: bytes, at: int, room: int) -> int:
 
 
 def _moved(data: bytes, at: int, left: int) -> bool:
-    """Whether the block that begins at index ``at`` does so with a record without data that the ``left`` bytes before
-    it were too few for."""
+    """Whether the block at index ``at`` begins with a record without data that did not fit into the ``left`` bytes
+    before it."""
     header = _header(data, at, BLOCK)
     length = int.from_bytes(data[at + 4 : at + 6], "little")
     return bool(header) and data[at + 6] > 8 and header + length > left
@@ -314,7 +316,7 @@ def valid_at(data: bytes, base: int, at: int, log_number: int) -> bool:
 
 
 def meta_at(data: bytes, at: int) -> Meta:
-    """The record at ``at``, where `frame` stopped with `META` or `UNKNOWN_KIND`."""
+    """The record without data at ``at``, where `frame` stopped with `META` or `UNKNOWN_KIND`."""
     header = _header(data, at, BLOCK)
     end = at + header + int.from_bytes(data[at + 4 : at + 6], "little")
     return Meta(data[at + 6], data[at + header : end], end)

@@ -1,9 +1,8 @@
-"""The MANIFEST: the column families of a database by number.
+"""Decodes the MANIFEST: a database's column families, and the files that its edits add or delete.
 
-A MANIFEST has the record format of the WAL (32 KiB blocks; see RocksDB's wiki, "Write Ahead Log File Format"), never
-recycled nor compressed, and each record is one *version edit*: a sequence of ``tag, value`` (wiki, "MANIFEST"). Only
-the edits about column families and the database's id matter here. But every older tag has to be known in order to be
-skipped, because only tags from 8192 on carry their length.
+A MANIFEST has the record format of the WAL (32 KiB blocks; see RocksDB's wiki, "Write Ahead Log File Format") without
+recycling or compression. Each record is one *version edit*: a sequence of ``tag, value`` (wiki, "MANIFEST"). Unneeded
+fields are skipped. This requires knowledge of every older tag, because only tags from 8192 on carry their length.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _MASK_DELTA: Final = 0xA282EAD8
 _MAX_EDIT: Final = 64 << 20
 
-# The fields after each tag that carries no length: n a number, s a length-prefixed string, c and z "custom fields" as
-# (number, string)* up to the number that ends them, w the same with a number for each string. Four tags from 8192 on
-# have no length either, because releases 6.7 to 6.17 wrote them without one.
+# The fields after each tag that carries no length. n: a number. s: a string with its length. c and z: pairs (number,
+# string) up to the number that ends them. w: the same, with a number for each string. Releases 6.7 to 6.17 wrote four
+# tags from 8192 on without a length.
 _SKIPPED: Final = {
     3: "n",  # next file number
     5: "ns",  # compaction cursor
@@ -51,18 +50,18 @@ _CUSTOM_END: Final = {"c": 1, "z": 0, "w": 1}
 _COMPARATOR, _LOG_NUMBER, _LAST_SEQUENCE = 1, 2, 4
 _FAMILY, _FAMILY_ADD, _FAMILY_DROP = 200, 201, 202
 _DELETED_FILE: Final = 6
-_NEW_FILES: Final = frozenset({7, 100, 102, 103})  # level and number come first in each form
+_NEW_FILES: Final = frozenset({7, 100, 102, 103})  # each form begins with level and number
 _SAFE_TO_IGNORE: Final = 1 << 13
 _DB_ID: Final = _SAFE_TO_IGNORE + 1
 
 
 @dataclass(slots=True)
 class VersionEdit:
-    """The parts of a change of the database's state that concern the log.
+    """The parts of a version edit that concern the log.
 
     ``family``: number of the edit's column family. ``added``: the family's name if this edit creates it. ``dropped``:
-    whether this edit drops it. ``comparator``: name of its comparator. ``log_number``: everything of this family in WAL
-    files below this number is in its tables. ``new_files``, ``deleted_files``: numbers of table files; the deleted ones
+    whether this edit drops it. ``comparator``: name of its comparator. ``log_number``: the family's tables hold its
+    changes from all WAL files below this number. ``new_files``, ``deleted_files``: numbers of table files; deletions
     are applied first.
     """
 
@@ -107,11 +106,11 @@ class _Cursor:
         return value
 
     def text(self, field: str) -> str:
-        # RocksDB's names of column families are bytes. Bytes that are not UTF-8 are escaped, not refused.
+        # RocksDB's names of column families are bytes. Bytes that are not UTF-8 are escaped.
         return self.string(field).decode("utf-8", "backslashreplace")
 
     def skip(self, tag: int, form: str) -> list[int]:
-        """Skip the fields after the tag. Returns their numbers, without those of custom fields."""
+        """Skip the fields after the tag. Returns the numbers in them, except those of custom fields."""
         numbers: list[int] = []
         for kind in form:
             if kind == "n":
@@ -160,10 +159,9 @@ def _decode_edit(data: bytes, where: str) -> VersionEdit:
 
 
 class ManifestDecoder:
-    """Decodes a MANIFEST while it grows: feed its bytes in order, in pieces of any size.
+    """Decodes a MANIFEST while it grows. The caller feeds its bytes in order, in buffers of any size.
 
-    An incomplete record at the end is kept until its rest is fed. After a :class:`DecodeError` the decoder cannot be
-    used.
+    An incomplete record at the end is kept until the rest is fed. After a :class:`DecodeError` the decoder is unusable.
     """
 
     def __init__(self) -> None:
@@ -173,13 +171,13 @@ class ManifestDecoder:
         self._inside = False
 
     def feed(self, data: bytes) -> list[VersionEdit]:
-        """The edits that are complete now. Raises :class:`DecodeError` naming record, field and offset."""
+        """The edits that are now complete. Raises :class:`DecodeError` with record, field and offset."""
         self._data += data
         edits: list[VersionEdit] = []
         at = 0
         while True:
             room = _BLOCK - (self._offset + at) % _BLOCK
-            if room < _HEADER.size:  # the tail of a block too short for a header
+            if room < _HEADER.size:  # the rest of a block, too short for a header
                 if len(self._data) - at < room:
                     break
                 at += room

@@ -1,8 +1,8 @@
-"""OPTIONS files: the settings with which a database was last opened.
+"""Reads OPTIONS files: the settings with which a database was last opened.
 
-An INI-like text: ``[Section "argument"]`` headers, ``name=value`` lines, ``#`` comments, a backslash before a special
-character. Format: ``examples/rocksdb_option_file_example.ini`` in RocksDB's sources. The options of transactional
-databases (write policy) are not in the file.
+The text is like INI: ``[Section "argument"]`` headers, ``name=value`` lines, ``#`` comments, and a backslash before a
+special character. ``examples/rocksdb_option_file_example.ini`` in RocksDB's sources shows the format. The write policy
+of transactional databases is not in the file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """``version``: the library that wrote the file; ``db``: database-wide options; ``families``: by column family name.
+    """``version``: of the library that wrote the file. ``db``: options of the database. ``families``: by column family.
 
-    Values are the text of the file; :meth:`flag` and :meth:`number` read them. An option that is not in the file has
-    the default of that library version.
+    Values are text, which :meth:`flag` and :meth:`number` convert. An option that the file lacks has the default of
+    that version.
     """
 
     version: str
@@ -33,11 +33,11 @@ class DatabaseOptions:
     families: Mapping[str, Mapping[str, str]]
 
     def flag(self, name: str) -> bool:
-        """A database-wide boolean; false when absent."""
+        """A boolean option of the database; false if absent."""
         return self.db.get(name, "false").lower() in {"true", "1"}
 
     def number(self, name: str) -> int:
-        """A database-wide number; 0 when absent. Raises :class:`DecodeError` for text that is no number."""
+        """A number option of the database; 0 if absent. Raises :class:`DecodeError` for text that is no number."""
         text = self.db.get(name, "0")
         try:
             return int(text)
@@ -50,7 +50,7 @@ def _plain(text: str) -> str:
 
 
 def _without_comment(line: str) -> str:
-    """The line up to a ``#`` without a backslash before it."""
+    """The line up to the first ``#`` that no backslash precedes."""
     end = 0
     while end < len(line) and line[end] != "#":
         end += 2 if line[end] == "\\" else 1
@@ -58,7 +58,7 @@ def _without_comment(line: str) -> str:
 
 
 def parse_options(text: str) -> DatabaseOptions:
-    """Read an OPTIONS file. Raises :class:`DecodeError` naming the line."""
+    """Read an OPTIONS file. Raises :class:`DecodeError` with the line's number."""
     db: dict[str, str] = {}
     version: dict[str, str] = {}
     families: dict[str, Mapping[str, str]] = {}

@@ -1,6 +1,6 @@
 """Encodes the rare kinds of entries: wide columns, blob indexes, timed puts, keys with timestamps, too large values.
 
-They are encoded with :func:`wormhole.wire.rows.encode_row`, the other kinds by hand in `write_batch`.
+It uses :func:`wormhole.wire.rows.encode_row`. The module `write_batch` encodes the other kinds without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMED: Final = frozenset({0x18, 0x19})
 
 
 def _split(key: bytes, timestamp: int, commit_timestamp: bytes) -> tuple[bytes, ...]:
-    """The key's columns. With user-defined timestamps the end of the key is a second column."""
+    """The key's columns. A user-defined timestamp, at the key's end, is a second column."""
     if not timestamp:
         return (key,)
     if len(key) < timestamp:
@@ -34,7 +34,7 @@ def _split(key: bytes, timestamp: int, commit_timestamp: bytes) -> tuple[bytes, 
 
 
 def rare_key(key: bytes, timestamp: int, commit_timestamp: bytes) -> bytes:
-    """The bytes of a key with a timestamp that are hashed (see `wormhole.model.sharding`)."""
+    """The hashed bytes of a key with a timestamp (see `wormhole.model.sharding`)."""
     parts = _split(key, timestamp, commit_timestamp)
     return b"".join(update_pb2.Value(bytes=part).SerializeToString() for part in parts)
 
@@ -44,7 +44,7 @@ def wide_columns(entity: bytes) -> tuple[Value, Value]:
 
     For an unknown version of the format both are ``UNAVAILABLE``. Raises :class:`DecodeError`::
 
-        entity := version count (name size(value))* value*      all integers varint32, names with their size before them
+        entity := version count (name size(value))* value*      integers are varint32; a name's size precedes it
     """
     at = 0
 
@@ -85,7 +85,7 @@ def wide_columns(entity: bytes) -> tuple[Value, Value]:
 
 
 def rare_update(kind: int, key: bytes, value: bytes, timestamp: int, commit_timestamp: bytes, large: bool) -> bytes:
-    """The update bytes of an entry. ``large``: without its values. Raises :class:`DecodeError`."""
+    """The encoded update of an entry. ``large``: leave its values out. Raises :class:`DecodeError`."""
     columns = _split(key, timestamp, commit_timestamp)
     if kind in _DELETIONS:
         return encode_row(Op.DELETE, columns, too_large=large)

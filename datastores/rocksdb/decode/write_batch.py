@@ -1,19 +1,18 @@
-"""RocksDB's write batches to update bytes. Hot: compiled where possible.
+"""Encodes RocksDB's write batches as updates. Hot: compiled where possible.
 
-A record of the WAL is one write batch (group commit may have joined several), which is one transaction of ours::
+A record of the WAL is one write batch, which group commit may have joined from several. It becomes one transaction::
 
-    batch := sequence (8) count (4) entry*
-    entry := kind (1) [column family, varint32] operand*     the kinds and their operands stand in the tables below
+batch := sequence (8) count (4) entry* entry := kind (1) [column family, varint32] operand*     the tables below list
+kinds and operands
 
-``count`` counts the entries that take a sequence number: all but log data, no-ops and the markers of two-phase commit.
-Two-phase commit, of which every form has a record of its own or shares one with others::
+``count`` is the number of entries with a sequence number: all but log data, no-ops and the markers of two-phase commit.
+Each step of two-phase commit has a record of its own, or shares a record with other entries::
 
-    prepare  := BEGIN_PREPARE entry* END_PREPARE(xid)      takes no sequence numbers, is applied by its commit
-    commit   := entry* (COMMIT(xid) | COMMIT_AT(timestamp, xid))
-    rollback := ROLLBACK(xid)
+prepare  := BEGIN_PREPARE entry* END_PREPARE(xid)      has no sequence numbers; its commit applies it commit   := entry*
+(COMMIT(xid) | COMMIT_AT(timestamp, xid)) rollback := ROLLBACK(xid)
 
-The encoder walks plain records by itself and hands back every other one with a status, with nothing of it kept, so that
-the caller decides: it can do I/O, and finds out the name of a column family or fetches what was prepared.
+The encoder encodes only plain records. It returns a status for any other record and keeps no part of it. The caller can
+do I/O: it finds the name of a column family, or reads the prepared entries.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ class Status:
 
     OK: Final = 0
     MORE: Final = 1
-    """The data ends inside an entry; ``need`` bytes from the entry's beginning would hold it (0: not known yet)."""
+    """The data ends within an entry. The entry has ``need`` bytes (0: not known yet)."""
     SKIP: Final = 2
-    """The rest of an update that is too large follows: ``need`` bytes to pass over."""
+    """The rest of a too large update follows: skip ``need`` bytes."""
     FAMILY: Final = 3
-    """Column family ``family`` is not known: `Encoder.add_family`, then go on."""
+    """Column family ``family`` is unknown: call `Encoder.add_family`, then continue."""
     MARKER: Final = 4
     """A marker of two-phase commit."""
     GAP: Final = 5
-    """The sequence number is above the one that has to follow."""
+    """The sequence number is above the expected one."""
     BACK: Final = 6
-    """The sequence number is below the one that has to follow."""
+    """The sequence number is below the expected one."""
     BROKEN: Final = 7
-    """The bytes are no batch: ``problem`` says what is wrong with which field."""
+    """The bytes are no batch: ``problem`` names the field and the fault."""
     PER_BATCH: Final = 8
-    """A database that gives a sequence number to each batch (write-prepared or write-unprepared transactions)."""
+    """The database numbers batches instead of keys (write-prepared or write-unprepared transactions)."""
 
 
-# The constants again, private: the .pxd makes C integers of these, which nobody else could import.
+# Private copies of the constants, because the .pxd makes C integers of them that no other module can import.
 _FULL: Final = FULL
 _LAST: Final = LAST
 _HASHED: Final = HASHED
@@ -74,13 +73,13 @@ _S_PER_BATCH: Final = Status.PER_BATCH
 # Operands of an entry by its kind. 0: unknown kind.
 _PAIR: Final = 1  # key, value
 _KEY: Final = 2  # key
-_DATA: Final = 3  # log data: takes no sequence number, is no update
+_DATA: Final = 3  # log data: has no sequence number, and is no update
 _NOOP: Final = 4
 _MARKER: Final = 5  # two-phase commit
 _PER_BATCH: Final = 6
 
 _KINDS: Final = (
-    # kind, operands, operation on the wire (wormhole.wire.v1.Op), has a column family, rare
+    # kind, operands, operation (wormhole.wire.v1.Op), has a column family, rare
     (0x00, _KEY, 3, 0, 0),  # deletion
     (0x01, _PAIR, 5, 0, 0),  # value
     (0x02, _PAIR, 6, 0, 0),  # merge
@@ -114,17 +113,17 @@ _OP: bytes = bytes(_by_kind[k][1] if k in _by_kind else 0 for k in range(256))
 _HAS_FAMILY: bytes = bytes(_by_kind[k][2] if k in _by_kind else 0 for k in range(256))
 _RARE: bytes = bytes(_by_kind[k][3] if k in _by_kind else 0 for k in range(256))
 
-# What an encoder keeps for the next piece: more was for one large record.
+# The buffer sizes that the encoder keeps after `take`. A larger buffer was needed for one large record.
 _KEPT_ROOM: Final = 1 << 20
 _KEPT_ROWS: Final = 1 << 16
 
-_SLICED: Final = 1 << 16  # bytes up to which a copy on the way does no harm
+_SLICED: Final = 1 << 16  # the most bytes for which an intermediate copy costs little
 _TRUNCATED: Final = -1
 _MALFORMED: Final = -2
 
 
 def _uniform(column: array[int], n: int) -> bool:
-    """Whether the first ``n`` entries are the same."""
+    """Whether the first ``n`` entries are equal."""
     for i in range(1, n):
         if column[i] != column[0]:
             return False
@@ -149,7 +148,7 @@ def _put_varint(out: bytearray, at: int, n: int) -> int:
 
 
 def _put_value(out: bytearray, at: int, tag: int, data: bytes, start: int, length: int) -> int:
-    """A field of kind Value that holds ``data[start:start + length]`` as bytes."""
+    """Write a field of type Value that holds ``data[start:start + length]`` as bytes. Returns the offset after it."""
     o = out
     o[at] = tag
     at = _put_varint(o, at + 1, 1 + _varint_size(length) + length)
@@ -160,7 +159,7 @@ def _put_value(out: bytearray, at: int, tag: int, data: bytes, start: int, lengt
         for i in range(length):
             o[at + i] = p[start + i]
     elif length <= _SLICED:
-        # Cython would take a slice of the pointer for a Python object: the bytearray itself has to be sliced.
+        # A slice of the pointer would be a Python object in Cython, so the bytearray itself is sliced.
         out[at : at + length] = data[start : start + length]
     else:
         copy_into(out, at, data, start, start + length)
@@ -168,12 +167,12 @@ def _put_value(out: bytearray, at: int, tag: int, data: bytes, start: int, lengt
 
 
 class Encoder:
-    """Encodes batches one after the other, until `take` hands out what there is.
+    """Encodes batches in order. `take` returns the updates.
 
-    ``expected``: the sequence number that has to follow, -1 when any may. ``updates``: updates since the last `take`.
-    ``skipping``: entries are only counted, nothing is encoded. ``count``: entries that the last batch's header says it
-    has. ``too_large``: how many updates went without their values so far. Every integer is bounded: sequence numbers by
-    2^56, sizes by 2^31.
+    ``expected``: the next sequence number; -1: any. ``updates``: the number of updates since the last `take`.
+    ``skipping``: entries are counted and not encoded. ``count``: the number of entries in the last batch's header.
+    ``too_large``: the number of updates so far that lack their values. Sequence numbers are below 2^56, sizes below
+    2^31.
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16) -> None:
@@ -185,7 +184,7 @@ class Encoder:
         self.too_large = 0
         self.commit_timestamp = b""
         self.families: dict[int, tuple[int, int, int]] = {}
-        # What the last step was about.
+        # The last step.
         self.status = _S_OK
         self.at = 0
         self.need = 0
@@ -195,7 +194,7 @@ class Encoder:
         self.frame = 0
         self.counted = 0
         self.skipping = False
-        # What is encoded.
+        # The encoded updates.
         self.updates = 0
         self.transactions = 0
         self._tx_ended = 0
@@ -206,7 +205,7 @@ class Encoder:
         self._tx_capacity = 1024
         self._columns()
         self._tx_columns()
-        # The family of the last entry.
+        # The last entry's column family.
         self._last_family = -1
         self._varint_end = 0
         self.count = 0
@@ -231,10 +230,11 @@ class Encoder:
         self._tx_ends = self._tx_end_array
 
     def add_family(self, family: int, schema: int, timestamp: int, shard: int) -> None:
-        """``family`` is what ``self.family`` said (column family, times two, plus one for its rows of wide columns).
+        """Register ``family``, a number from ``self.family``: twice the column family, plus one for rows of wide
+        columns.
 
-        ``schema``, ``shard``: ordinals that come out in `Piece`, or `HASHED`; ``timestamp``: bytes at the end of each
-        key.
+        ``schema``, ``shard``: ordinals for `Piece`; ``shard`` may be `HASHED`. ``timestamp``: bytes of timestamp at the
+        end of each key.
         """
         self.families[family] = (schema, timestamp, shard)
         self._last_family = -1
@@ -242,11 +242,11 @@ class Encoder:
     # --- records --------------------------------------------------------------------------------------------------
 
     def records(self, data: bytes, frames: Frames, first: int, last: int, base: int, max_bytes: int) -> int:
-        """Encode the records of fragments ``first`` to ``last`` (exclusive), up to about ``max_bytes``; ``data`` is at
-        ``base`` of the file.
+        """Encode the records of fragments ``first`` to ``last`` (exclusive), up to about ``max_bytes``. ``data`` begins
+        at offset ``base`` of the file.
 
-        Returns the fragment to go on with; ``status`` says why when it is not ``last`` and the limit was not reached.
-        ``frame`` is the first fragment of the last record that was encoded.
+        Returns the next fragment. If it is not ``last``, the limit was reached or ``status`` has the reason. ``frame``
+        is the first fragment of the last encoded record.
         """
         i = first
         count = last
@@ -271,7 +271,7 @@ class Encoder:
         return i
 
     def record(self, data: bytes, start: int, end: int, next_offset: int) -> int:
-        """Encode the batch in ``data[start:end]``; the place after it is ``next_offset``. Returns ``status``."""
+        """Encode the batch in ``data[start:end]``. ``next_offset``: the place after it. Returns ``status``."""
         status = self.begin(data, start, end)
         if status != _S_OK:
             return status
@@ -322,7 +322,7 @@ class Encoder:
         return self.status
 
     def end_transaction(self, offset: int) -> int:
-        """All updates of the transaction of ``sequence`` are encoded; the place after it is ``offset``.
+        """Note that all updates of the transaction ``sequence`` are encoded. ``offset``: the place after it.
 
         Returns its ordinal."""
         n = self.transactions
@@ -332,8 +332,7 @@ class Encoder:
         return n
 
     def open_transaction(self, offset: int) -> int:
-        """More updates of the transaction of ``sequence``, which begins at ``offset``, will follow after the next
-        `take`.
+        """Note that the transaction ``sequence``, which begins at ``offset``, has more updates after the next `take`.
 
         Returns its ordinal.
         """
@@ -353,10 +352,11 @@ class Encoder:
     # --- entries --------------------------------------------------------------------------------------------------
 
     def entries(self, data: bytes, at: int, end: int, final: bool) -> int:
-        """Encode the entries in ``data[at:end]`` until something else than a plain one comes.
+        """Encode the entries in ``data[at:end]`` up to the first that is not plain.
 
-        Returns ``status``; ``at`` is where it stopped: at the marker, the unknown family's entry or the incomplete one.
-        ``final``: the batch ends at ``end``, so that an incomplete entry is broken. ``counted`` goes on counting.
+        Returns ``status``. ``at`` is where it stopped: at a marker, an entry of an unknown family, or an incomplete
+        entry. ``final``: the batch ends at ``end``, so an incomplete entry is an error. ``counted`` increases with each
+        entry.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"entries {at}:{end} of {len(data)} bytes are out of range")
@@ -451,7 +451,7 @@ class Encoder:
                 large = key_size + value_size > self.max_update_bytes
                 self._rare(kind, data[key : key + key_size], b"" if large else data[value : value + value_size], large)
             else:
-                # The sizes nest: Value in its field, the fields in the update, the update in the batch's field.
+                # The sizes nest: the value, its field, the update, and the update's field in the batch.
                 inner = 1 + _varint_size(key_size) + key_size
                 body = 3 + _varint_size(inner) + inner
                 if operands == _PAIR:
@@ -479,7 +479,7 @@ class Encoder:
                 self._shards[n] = self._shard
             self.updates = n + 1
             self.counted += 1
-        if at > end:  # a value that goes on behind the data was left out
+        if at > end:  # the left-out value continues after the data
             self.at = end
             self.status = _S_SKIP
             return self.status
@@ -488,7 +488,7 @@ class Encoder:
         return self.status
 
     def take(self) -> Piece:
-        """What was encoded since the last call."""
+        """The updates encoded since the last call."""
         n, t = self.updates, self.transactions
         schema_of, shard_of = self._schema_array[:n], self._shard_array[:n]
         piece = Piece(
@@ -510,14 +510,14 @@ class Encoder:
         return piece
 
     def _varint(self, data: bytes, at: int, end: int) -> int:
-        """A varint32 at ``at``; ``_varint_end`` is the place after it. Negative: why there is none."""
+        """The varint32 at ``at``; negative: the reason why there is none. ``_varint_end``: the index after it."""
         p = data
         n = 0
         shift = 0
         while at < end:
             byte = p[at]
             at += 1
-            # The fifth byte has four bits left: more would wrap in the compiled form and grow in the other.
+            # The fifth byte has four bits left. More bits overflow in the compiled form and not in the interpreted one.
             if shift == 28 and byte > 0x0F:
                 return _MALFORMED
             n |= (byte & 0x7F) << shift
@@ -534,7 +534,7 @@ class Encoder:
         return crc32(raw) % self.hash_shards
 
     def _cut(self, why: int, kind: int, field: str, entry: int, need: int, final: bool) -> int:
-        """An entry that does not end in the data: what to say about it."""
+        """Set the status for an entry that does not end within the data. Returns it."""
         self.at = entry
         if why == _MALFORMED:
             return self._broken(f"the {field} of an entry of kind 0x{kind:02x} has a length of more than 32 bits")

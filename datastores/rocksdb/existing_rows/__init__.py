@@ -1,1 +1,1 @@
-"""The rows that a database holds now, read by a secondary instance in a separate process."""
+"""Reads the rows that a database holds now, through a secondary instance in a separate process."""

@@ -1,4 +1,4 @@
-"""The present column families of a database, and whether another program can read them."""
+"""Lists the present column families of a database, and the reasons why another program cannot read some of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REVERSED: Final = "rocksdb.ReverseBytewiseComparator"
 _DEFAULT: Final = "default"
 _CHUNK: Final = 1 << 20
 
-# Merge operators that are part of RocksDB itself. They can be made from an OPTIONS file alone.
+# RocksDB's own merge operators. An OPTIONS file alone is enough to create them.
 _OPERATORS: Final = frozenset(
     {"", "nullptr", "uint64add", "UInt64AddOperator", "stringappend", "StringAppendOperator", "put", "PutOperator"}
     | {"max", "MaxOperator", "bytesxor", "BytesXOR"}
@@ -29,7 +29,7 @@ _OPERATORS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A column family: its number, and the name of its comparator. ``again``: another family had its name before."""
+    """A column family: its number, name and comparator's name. ``again``: another family had the same name earlier."""
 
     number: int
     name: str
@@ -58,7 +58,7 @@ class LiveFamilies:
         return set().union(*(self._files.get(family.number, ()) for family in families))
 
     def refresh(self) -> dict[str, Family]:
-        """The present families by name. Raises :class:`SourceUnavailable`."""
+        """Read the MANIFEST's new edits. Returns the present families by name. Raises :class:`SourceUnavailable`."""
         try:
             name = (self._path / "CURRENT").read_text(encoding="ascii", errors="replace").strip()
             if name != self.manifest or self._is_replaced():
@@ -80,7 +80,7 @@ class LiveFamilies:
         }
 
     def close(self) -> None:
-        """Close the MANIFEST. The next call begins anew."""
+        """Close the MANIFEST. The next `refresh` reads it from the beginning."""
         if self._file is not None:
             self._file.close()
         self._file, self.manifest = None, ""
@@ -119,7 +119,8 @@ def _inode(file: BinaryIO) -> tuple[int, int]:
 
 
 def with_settings(families: dict[str, Family], options: DatabaseOptions) -> dict[str, Family]:
-    """The families with the comparators of the OPTIONS file: a new database's MANIFEST lacks that of ``default``."""
+    """The families with the comparators of the OPTIONS file. The MANIFEST of a new database lacks that of
+    ``default``."""
     return {
         name: replace(family, comparator=options.families.get(name, {}).get("comparator", family.comparator))
         for name, family in families.items()
@@ -127,7 +128,7 @@ def with_settings(families: dict[str, Family], options: DatabaseOptions) -> dict
 
 
 def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str, Problem]:
-    """Why families cannot be read, by name. Readable families are not included."""
+    """The reasons why families cannot be read, by name. Readable families are left out."""
     if options.db.get("recycle_log_file_num", "0") != "0":
         recycled = Problem(
             "recycle_log_file_num is set, and a second instance of the database hangs at a WAL that is written over",
@@ -137,7 +138,7 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
         return dict.fromkeys(families, recycled)
     default = families.get(_DEFAULT)
     if default is not None and (problem := _refusal(default, options)):
-        # No instance can be opened without it.
+        # No instance can be opened without the default family.
         others = Problem(
             f"no family can be read without {_DEFAULT}, and of that {problem.text}",
             problem.hint,

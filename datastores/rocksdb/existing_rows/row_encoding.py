@@ -1,4 +1,4 @@
-"""Rows of a RocksDB as READ updates, byte for byte as the decoder of its log encodes their keys and values."""
+"""Encodes rows as READ updates. Keys and values have the same bytes as in updates from the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wormhole.wire.rows import encode_row
 __all__ = ["encode_plain", "encode_wide", "is_plain", "key_field_size"]
 
 Columns = Sequence[tuple[bytes, bytes]]
-"""Names and values of a row's columns. A plain value is a column without a name."""
+"""Names and values of a row's columns. A plain value is one column without a name."""
 
 _READ: Final = b"\x08\x08"
 _KEY: Final = 0x12
@@ -34,7 +34,7 @@ def _varint(n: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _head(tag: int, size: int) -> bytes:
-    """The bytes before ``size`` bytes in a field of kind Value."""
+    """The bytes that precede ``size`` bytes in a field of type Value."""
     return bytes((tag,)) + _varint(1 + _varint_size(size) + size) + b"\x0a" + _varint(size)
 
 
@@ -44,7 +44,7 @@ def is_plain(columns: Columns) -> bool:
 
 
 def key_field_size(key: bytes) -> int:
-    """Size of the key's field, which follows the first two bytes of an update."""
+    """The size of the key's field, which begins at the third byte of an update."""
     return len(_head(_KEY, len(key))) + len(key)
 
 
@@ -56,7 +56,7 @@ def encode_plain(key: bytes, value: bytes, max_update_bytes: int) -> bytes:
 
 
 def encode_wide(key: bytes, columns: Columns, max_update_bytes: int) -> bytes:
-    """The row of an entity: its default column (NULL if it has none) and the others by name."""
+    """The row of an entity: its default column (NULL if it has none), and the other columns by name."""
     if len(key) + _entity_size(columns) > max_update_bytes:
         return encode_row(Op.READ, (key,), too_large=True)
     default: Value = None
@@ -70,7 +70,7 @@ def encode_wide(key: bytes, columns: Columns, max_update_bytes: int) -> bytes:
 
 
 def _entity_size(columns: Columns) -> int:
-    """Size of an entity in the log: version, number of columns, sizes and names, values."""
+    """The size of an entity in the log: version, number of columns, names with sizes, and values."""
     return (
         1
         + _varint_size(len(columns))

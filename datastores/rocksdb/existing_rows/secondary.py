@@ -1,14 +1,14 @@
 """A secondary instance of a database that another process owns, run in a separate process.
 
 The binding holds Python's lock while it opens a database or catches up with the owner. In the publisher's process every
-flow would wait meanwhile. Run as a program, this module answers requests on its standard input and ends when that is
-closed. :mod:`datastores.rocksdb.existing_rows.source` is the other side::
+flow would wait during that time. As a program, this module answers requests on its standard input, and ends when the
+input is closed. :mod:`datastores.rocksdb.existing_rows.source` sends the requests::
 
-    python -m datastores.rocksdb.existing_rows.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
+python -m datastores.rocksdb.existing_rows.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
 
-``KEPT`` is the folder in which the log's source keeps WAL files. The binding writes a file into the directory that it
-opens. Therefore it opens ``FOLDER/view``, which has links to the database's CURRENT, MANIFEST and OPTIONS. Tables and
-WAL are read from the database's directory.
+``KEPT`` is the folder of the WAL files that the log's source keeps. The binding writes a file into the directory that
+it opens. So it opens ``FOLDER/view``, which holds links to the database's CURRENT, MANIFEST and OPTIONS. It reads
+tables and WAL from the database's directory.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from wormhole.model.problem import Problem
 
 __all__ = ["main"]
 
-_PATIENCE_S: Final = 3.0  # the wait for the owner: a new MANIFEST, a log that is not written yet
+_PATIENCE_S: Final = 3.0  # the longest wait for the owner to write a MANIFEST or log
 _PAUSE_S: Final = 0.02
 _SKIP_S: Final = 1.0
 _CACHE: Final = 8 << 20
 _INFO_LOG: Final = 1 << 20
-_CLOCK_EVERY: Final = 64  # rows
-_LONGEST_S: Final = 300  # a call of the library that hangs ends the process
+_CLOCK_EVERY: Final = 64  # rows between two checks of the time limit
+_LONGEST_S: Final = 300  # a longer call of the library ends the process
 _NEWER: Final = "install a rocksdict of a RocksDB as new as the database's"
 _NEWEST_FORMAT: Final = 6  # the newest format_version that RocksDB 8.6 to 9 know
 _FOOTER: Final = struct.Struct("<IQ")
@@ -57,11 +57,11 @@ _LASTING: Final = ("Corruption", "Invalid argument", "Not implemented")
 
 
 class _StaleError(Exception):
-    """The instance has to be opened anew, in another process. The binding crashes when it opens it twice in one."""
+    """The instance must be opened again, in a new process: the binding crashes when one process opens it twice."""
 
 
 class _Batch:
-    """Rows in the form in which they are sent: joined, with their ends and the sizes of their keys' fields."""
+    """Rows in the form of an answer: joined, with their ends and the sizes of their keys' fields."""
 
     def __init__(self, table: str, max_update_bytes: int) -> None:
         self._table = table
@@ -76,7 +76,7 @@ class _Batch:
         return len(self._rows)
 
     def add(self, key: bytes, columns: Columns) -> None:
-        """Add a row. Raises :class:`UnreadableTable` for rows of two kinds, because a chunk has one schema."""
+        """Add a row. Raises :class:`UnreadableTable` for rows of both kinds, because a chunk has one schema."""
         plain = is_plain(columns)
         if self.wide is plain:
             raise UnreadableTable(
@@ -98,7 +98,7 @@ class _Batch:
 
 
 class _WalNow:
-    """The database's present WAL files, and the files that the log's source keeps in ``kept``.
+    """The database's WAL files now, and the files that the log's source keeps in ``kept``.
 
     Implements :class:`~datastores.rocksdb.log.port.WalFiles`.
     """
@@ -120,7 +120,7 @@ class _WalNow:
 
 
 class _Secondary:
-    """The instance, opened by the first request."""
+    """The secondary instance. The first request opens it."""
 
     def __init__(self, path: Path, folder: Path, kept: Path, max_update_bytes: int) -> None:
         self._path = path
@@ -132,16 +132,16 @@ class _Secondary:
         self._families: dict[str, Family] = {}
         self._opened: dict[str, Family] = {}
         self._identity = (0, 0)
-        self._walked = (-1, 0, 0)  # how far the log was read: WAL, offset, last sequence number before it
+        self._walked = (-1, 0, 0)  # how far the log was read: WAL, offset, sequence number before the offset
         self._shown: set[int] = set()  # table files of the instance
         self._db: Any = None
-        self._lent: tuple[Any, ...] = ()  # objects that the instance uses and does not own
+        self._lent: tuple[Any, ...] = ()  # objects that must live as long as the instance
 
     # --- requests -------------------------------------------------------------------------------------------------
 
     def tables(self) -> dict[str, Any]:
-        """Every family: name, estimated rows, why it is refused, the next step, fingerprint, and whether its keys are
-        ordered by their bytes.
+        """All families. For each: name, estimated rows, why it is refused, next step, fingerprint, and whether its keys
+        are in the order of their bytes.
         """
         refused = self._catch_up(0)
         listed = []
@@ -206,7 +206,7 @@ class _Secondary:
         return self._answer(batch, wanted[-1] if wanted else None, True, not_before)
 
     def skip(self, table: str, after: str | None, rows: int) -> dict[str, Any]:
-        """The key of the row this many rows after ``after``, or of an earlier row if that takes too long."""
+        """The key ``rows`` rows after ``after``, or an earlier row's key if that takes too long."""
         self._catch_up_for(table, 0)
         began = time.monotonic()
         last = _key(after)
@@ -243,7 +243,7 @@ class _Secondary:
     def _logged(self, not_before: tuple[int, int, int, int]) -> int:
         """The last sequence number that the instance shows and the log holds.
 
-        The number of a write past the WAL would not do, because an idle log never reaches it.
+        A write past the WAL may have a higher number, which an idle log never reaches.
         """
         delivered, incarnation, *place = not_before
         shown = int(self._db.latest_sequence_number())
@@ -255,7 +255,7 @@ class _Secondary:
                 wal_directory(self._path, newest_options(self._path)), self._kept / str(incarnation) / "wal"
             )
             if files.path(file) is None:
-                return shown  # the file is gone, and its changes after the place may be among the rows
+                return shown  # the file is gone; the rows may include its changes after the place
             last, file, at = logged_up_to(files, shown, file, at)
         except (OSError, WormholeError):
             return shown  # the log's own reader reports the fault
@@ -302,7 +302,7 @@ class _Secondary:
     # --- catching up ----------------------------------------------------------------------------------------------
 
     def _catch_up_for(self, table: str, at_least: int) -> None:
-        """Catch up with the owner, so that the instance has the family. Raises :class:`UnreadableTable`."""
+        """Catch up with the owner until the instance has the family. Raises :class:`UnreadableTable`."""
         refused = self._catch_up(at_least)
         if problem := refused.get(table):
             raise UnreadableTable(
@@ -314,7 +314,7 @@ class _Secondary:
             )
 
     def _catch_up(self, at_least: int) -> dict[str, Problem]:
-        """Catch up with the owner, to sequence number ``at_least`` or later. Returns the refused families.
+        """Catch up with the owner, to sequence number ``at_least`` or later. Returns why families are refused, by name.
 
         Raises :class:`SourceUnavailable` if the number is not reached after a few seconds.
         """
@@ -377,8 +377,8 @@ class _Secondary:
         return refused
 
     def _check_files(self, wanted: dict[str, Family]) -> None:
-        """Check that the instance shows every table file in the MANIFEST. If it cannot read one, it silently stays at
-        the version before. Raises :class:`UnreadableTable` and :class:`SourceUnavailable`."""
+        """Check that the instance shows every table file in the MANIFEST. It silently shows an older version if it
+        cannot read a file. Raises :class:`UnreadableTable` and :class:`SourceUnavailable`."""
         named = self._manifest.files(wanted.values())
         if named <= self._shown:
             return
@@ -436,7 +436,7 @@ def _whole_order() -> Any:
     from rocksdict import ReadOptions
 
     made = ReadOptions()
-    made.set_total_order_seek(True)  # a family with a prefix extractor would be read prefix by prefix
+    made.set_total_order_seek(True)  # otherwise a family with a prefix extractor is read by prefix
     return made
 
 
@@ -458,7 +458,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _format_of(table: Path) -> int:
-    """The ``format_version`` of a block-based table, from its footer; 0: none, or the file is gone."""
+    """The ``format_version`` of a block-based table, from its footer; 0: it has none, or the file is gone."""
     try:
         with table.open("rb") as file:
             file.seek(-_FOOTER.size, os.SEEK_END)
@@ -477,7 +477,7 @@ def main(arguments: Sequence[str]) -> None:
     path, folder, kept, max_update_bytes = arguments
     secondary = _Secondary(Path(path), Path(folder), Path(kept), int(max_update_bytes))
     shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, exist_ok=True)  # a former process that is just ending may still write its log there
+    os.makedirs(folder, exist_ok=True)  # a former process may be ending, and still writes its log there
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     while (message := read_message(requests)) is not None:
         request, _ = message

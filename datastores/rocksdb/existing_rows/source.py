@@ -1,7 +1,7 @@
-"""The rows that a RocksDB holds now, read by a secondary instance beside the process that owns it.
+"""The rows that a RocksDB holds now, read by a secondary instance while another process owns the database.
 
-A chunk's place is the sequence number that the instance has reached. The instance catches up only on request. Writes
-past the WAL are among the rows and in no log. In this case the place is the last sequence number in the log.
+The place of a chunk is the sequence number that the instance has reached. The instance catches up only on request.
+Writes past the WAL are in the rows but in no log. With such writes the place is the last sequence number in the log.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from wormhole.wire.v1 import update_pb2
 
 __all__ = ["RocksTables"]
 
-_PATIENCE_S: Final = 3.0  # the wait for an instance that has to be opened anew
-_OPERATION: Final = 2  # bytes of an update before its key
+_PATIENCE_S: Final = 3.0  # the longest wait for an instance that must be opened again
+_OPERATION: Final = 2  # bytes before the key in an update
 _ERRORS: Final[dict[str, type[WormholeError]]] = {
     error.__name__: error for error in (SourceUnavailable, UnreadableTable, UsageError)
 }
@@ -68,7 +68,7 @@ class RocksTables:
         self._interrupted = False
 
     def tables(self, wanted: Callable[[str], bool], named: Collection[str] = ()) -> Sequence[ScannedTable]:
-        """See the port. Estimates include a key once for each write since the last compaction."""
+        """See the port. The estimate counts a key once for each write since the last compaction."""
         answer, _ = self._ask({"do": "tables"})
         return [
             ScannedTable(name, rows, Problem(text, hint, code="table-unreadable"), fingerprint, portable)
@@ -139,7 +139,7 @@ class RocksTables:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _read(self, table: str, request: dict[str, Any], not_before: Datamarker) -> Chunk:
-        if not_before.order.incarnation != self._incarnation:  # the instance may hold rows of the history before
+        if not_before.order.incarnation != self._incarnation:  # the instance may show rows of the former history
             with self._lock:
                 self._end()
             self._incarnation = not_before.order.incarnation
@@ -202,7 +202,7 @@ class RocksTables:
                 [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # a Ctrl-C at the terminal must reach the publisher only
+                start_new_session=True,  # a Ctrl-C at the terminal must reach only the publisher
             )
         except OSError as error:
             raise SourceUnavailable(
@@ -220,7 +220,7 @@ class RocksTables:
                 try:
                     pipe.close()
                 except OSError:
-                    pass  # unwritten bytes have no reader any more
+                    pass  # unwritten bytes are not needed any more
 
 
 def _raw(key: bytes) -> bytes:

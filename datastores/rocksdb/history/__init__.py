@@ -1,1 +1,1 @@
-"""The WAL files of one history of a database: found, kept from deletion, and proven to continue."""
+"""Finds the WAL files of a database, keeps them from deletion, and checks that they are of one history."""

@@ -1,4 +1,4 @@
-"""Column families by number, dropped ones included."""
+"""Names of column families by number, also of dropped ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FamilyCatalogue"]
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 1 << 20
-_TIMESTAMPED: Final = ".u64ts"  # the end of the names of RocksDB's own comparators with user-defined timestamps
+_TIMESTAMPED: Final = ".u64ts"  # the suffix of RocksDB's own comparators with user-defined timestamps
 _TIMESTAMP_BYTES: Final = 8
 _WITHOUT_TIMESTAMP: Final = frozenset({"leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator"})
 
@@ -24,8 +24,8 @@ _WITHOUT_TIMESTAMP: Final = frozenset({"leveldb.BytewiseComparator", "rocksdb.Re
 class FamilyCatalogue:
     """Implements :class:`~datastores.rocksdb.log.port.Catalogue`. Thread-safe.
 
-    A MANIFEST that RocksDB wrote anew lacks families that were dropped before, although the log may still hold their
-    changes. So names once seen are kept in ``state``.
+    A MANIFEST that RocksDB wrote anew lacks the families dropped before, but the log may still hold their changes. So
+    all names ever read are kept in ``state``.
     """
 
     def __init__(self, database: Path, state: Path) -> None:
@@ -81,24 +81,24 @@ class FamilyCatalogue:
 
     @property
     def last_sequence(self) -> int:
-        """Greatest sequence number in the MANIFEST. The changes in the tables reach at least this number."""
+        """The greatest sequence number in the MANIFEST. The tables hold all changes up to this number."""
         return self._last_sequence
 
     @property
     def manifest(self) -> tuple[int, int]:
-        """Number of the present MANIFEST and the greatest sequence number in it; zeros: it cannot be read."""
+        """The number of the present MANIFEST and its greatest sequence number; zeros: it cannot be read."""
         with self._lock:
             number = self._manifest.removeprefix("MANIFEST-")
             return (int(number), self._manifest_sequence) if self._inode >= 0 and number.isdecimal() else (0, 0)
 
     def logs(self) -> frozenset[int]:
-        """Numbers of WAL files in the MANIFEST. A flush records the number of the file that follows it."""
+        """The numbers of WAL files in the MANIFEST. A flush records the number of the next file."""
         with self._lock:
             self._refresh()
             return frozenset(self._logs)
 
     def forget_logs(self, before: int) -> None:
-        """Forget the numbers of WAL files below this one, which are no longer needed."""
+        """Drop the numbers of WAL files below ``before``."""
         with self._lock:
             self._logs = {n for n in self._logs if n >= before}
 
@@ -123,12 +123,12 @@ class FamilyCatalogue:
         except (OSError, DecodeError) as error:
             self._inode = -1  # the next refresh reads it from its beginning
             problem = f"column families cannot be read from {self._database / self._manifest}: {error}"
-            if problem != self._problem:  # read once a second, reported once
+            if problem != self._problem:  # the file is read every second, but a problem is reported once
                 _log.warning("%s", problem)
             self._problem = problem
 
     def _read_on(self) -> bool:
-        """Read the new parts of the MANIFEST. Returns whether a family is new. Raises ``OSError`` and
+        """Read the new parts of the MANIFEST. Returns whether they add a family. Raises ``OSError`` and
         :class:`DecodeError`."""
         name = (self._database / "CURRENT").read_text(encoding="ascii", errors="replace").strip()
         if not name.startswith("MANIFEST-") or "/" in name:

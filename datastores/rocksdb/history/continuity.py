@@ -1,9 +1,9 @@
-"""Decides whether a database's directory still has the history that was kept, or a restored copy.
+"""Decides whether a database's directory still has the history that the publisher kept, or a restored copy.
 
-Within one history the number of the MANIFEST, the MANIFEST's last sequence number and the sequence numbers of the WAL
-files only rise. In a restored copy one of them is lower. But while the publisher does not run, the copy's owner may
-write to it until it has passed all three. Then the IDENTITY file is another file, because a copy has its own files, and
-neither the newest WAL nor the newest table of the last look exists any more. All decisions here are pure.
+Within one history three numbers only rise: the MANIFEST's number, its last sequence number, and the sequence numbers of
+the WAL files. A restored copy has a lower one. But its owner may write until all three are higher while the publisher
+does not run. Then two facts show the copy: the IDENTITY file is another file, and neither the newest WAL nor the newest
+table of the last scan exists. The decisions are pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["Evidence", "IdentityFile", "evidence_of", "first_too_low", "identity
 _TABLE: Final = re.compile(r"(\d+)\.sst")
 
 IdentityFile = tuple[int, int, int]
-"""Inode, time of the last write and time of the last change of the inode (both ns since 1970) of the IDENTITY file;
-zeros: none.
+"""Facts about the IDENTITY file: its inode, time of the last write and time of the inode's last change (ns since 1970);
+zeros: no file.
 
 A copy may get the inode number of the file that it replaces, and `cp -p` keeps the time of the last write. The time of
 the last change of the inode cannot be set.
@@ -30,10 +30,10 @@ the last change of the inode cannot be set.
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence of one look at a database, without the content of its WAL files; zeros: unknown.
+    """Facts about a database from one scan, without the content of its WAL files; zeros: unknown.
 
-    ``manifest``: number of the MANIFEST that CURRENT names; ``sequence``: greatest sequence number in it. ``table``:
-    number and size of the newest table file.
+    ``manifest``: the number of the present MANIFEST. ``sequence``: the greatest sequence number in it. ``table``: the
+    number and the size of the newest table file.
     """
 
     manifest: int = 0
@@ -74,13 +74,13 @@ class Evidence:
 
 
 def evidence_of(path: Path, manifest: int, sequence: int) -> Evidence:
-    """The evidence in the database in ``path``, whose MANIFEST was read before. Raises ``OSError``."""
+    """The evidence in the database at ``path``. The caller has read its MANIFEST. Raises ``OSError``."""
     newest = max((int(match[1]) for name in os.listdir(path) if (match := _TABLE.fullmatch(name))), default=0)
     return Evidence(manifest, sequence, identity_file(path), (newest, _table_size(path, newest)))
 
 
 def identity_file(path: Path) -> IdentityFile:
-    """The identity file of the database in ``path``. Raises ``OSError``."""
+    """Facts about the IDENTITY file of the database at ``path``. Raises ``OSError``."""
     try:
         stat = (path / "IDENTITY").stat()
     except FileNotFoundError:
@@ -93,9 +93,9 @@ def went_back(
 ) -> str | None:
     """Why ``now`` cannot be a later state of the history of ``before``; ``None``: it can. Raises ``OSError``.
 
-    ``reached``: returns the greatest sequence number that was read from WAL files or is in a kept one; called only if
-    needed. ``wal_is_there``: the newest WAL of the last look exists with its whole content, which proves that no copy
-    was restored.
+    ``reached``: returns the greatest sequence number that was read from WAL files or is in a kept file; called only if
+    needed. ``wal_is_there``: whether the newest WAL of the last scan exists with its whole content, which proves that
+    no copy was restored.
     """
     if now.manifest and now.manifest < before.manifest:
         return f"MANIFEST {now.manifest} follows on MANIFEST {before.manifest}"
@@ -105,7 +105,7 @@ def went_back(
         return None
     number, size = before.table
     if number and _table_size(path, number) == size and reached() <= before.sequence:
-        return None  # everything read or kept was in the tables then, and the newest table still exists
+        return None  # the newest table exists, and the tables held everything that was read or kept
     return (
         "the IDENTITY file was replaced while no publisher ran, and neither the newest WAL nor the newest table "
         "file of then is there: "
@@ -116,7 +116,7 @@ def went_back(
 def first_too_low(
     numbers: Iterable[int], reached: tuple[int, int], first_sequence: Callable[[int], int | None]
 ) -> str | None:
-    """Why a WAL after ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: none
+    """Why a WAL after ``reached`` (number of a WAL, a sequence number in it) is of another history; ``None``: no WAL
     is."""
     for number in sorted(numbers):
         if number > reached[0]:

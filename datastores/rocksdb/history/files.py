@@ -1,4 +1,4 @@
-"""The files of a RocksDB database that matter for tailing. Reads only."""
+"""Finds and reads a RocksDB database's files that matter for reading its log. It writes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAD: Final = 64
 
 @dataclass(slots=True)
 class LiveFile:
-    """A WAL in RocksDB's own directory, as one scan found it. ``modified_us``: last write, microseconds since 1970."""
+    """A WAL in RocksDB's own directory, from one scan. ``modified_us``: its last write, microseconds since 1970."""
 
     number: int
     path: Path
@@ -41,9 +41,9 @@ class LiveFile:
 
 
 def check_database(path: Path) -> None:
-    """Check that ``path`` is a RocksDB database that can be read.
+    """Check that ``path`` is a readable RocksDB database.
 
-    Raises :class:`UsageError` if it is none, :class:`SourceUnavailable` if one may still appear or become readable.
+    Raises :class:`UsageError` if it is not, and :class:`SourceUnavailable` if that may change.
     """
     try:
         names = os.listdir(path)
@@ -90,17 +90,17 @@ def options_names(path: Path) -> list[str]:
 
 
 def newest_options(path: Path) -> DatabaseOptions | None:
-    """The settings that the database was last opened with; ``None`` when no OPTIONS file can be read."""
+    """The settings of the last open; ``None``: no OPTIONS file can be read."""
     for name in options_names(path):
         try:
             return parse_options((path / name).read_text(encoding="utf-8", errors="backslashreplace"))
         except (OSError, DecodeError):
-            continue  # deleted meanwhile, or not complete yet: the file before it has nearly the same settings
+            continue  # deleted or incomplete; the previous file has nearly the same settings
     return None
 
 
 def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
-    """The directory of the WAL files: ``wal_dir`` of the OPTIONS file, else the database's directory.
+    """The directory of the WAL files: ``wal_dir`` of the OPTIONS file, or the database's directory by default.
 
     Raises :class:`UsageError` for a relative ``wal_dir``, because only the database's process knows the working
     directory.
@@ -117,9 +117,9 @@ def wal_directory(path: Path, options: DatabaseOptions | None) -> Path:
 
 
 def live_files(directory: Path) -> dict[int, LiveFile]:
-    """WAL files of ``directory`` by number, those that RocksDB moved to ``archive`` (WAL_ttl_seconds) included.
+    """The WAL files of ``directory`` by number, with those that RocksDB moved to ``archive`` (WAL_ttl_seconds).
 
-    Raises ``OSError`` when the directory cannot be listed.
+    Raises ``OSError`` if the directory cannot be listed.
     """
     found: dict[int, LiveFile] = {}
     try:
@@ -151,6 +151,6 @@ def _scan(directory: Path) -> Iterator[LiveFile]:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a WAL. They identify it, because they hold its first record's checksum and sequence number."""
+    """The first bytes of a WAL. They identify it by its first record's checksum and sequence number."""
     with path.open("rb", buffering=0) as file:
         return file.read(_HEAD) or b""

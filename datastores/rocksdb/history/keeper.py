@@ -1,6 +1,6 @@
-"""The thread that watches a database's directory. It keeps the WAL files and notices when another history begins.
+"""Watches a database's directory in a thread, keeps its WAL files, and notices when another history begins.
 
-State on disk, under the folder given::
+Its state on disk, in its folder::
 
     histories.json        incarnation -> identity of the database, and why the incarnation began
     <incarnation>/        known.json (with a copy of the entry above), families.json, times, times.covered
@@ -49,16 +49,16 @@ from wormhole.model.problem import Problem
 __all__ = ["KeptHistory", "WalKeeper"]
 
 _log = logging.getLogger(__name__)
-_SCAN_S: Final = 1.0  # between two scans of the directory without events, which may be lost
-_RESCAN_S: Final = 0.02  # between two scans while files come and go; new files are kept at once in any case
-_GATHER_S: Final = 0.0005  # between two wake-ups under a busy writer
+_SCAN_S: Final = 1.0  # seconds between two scans without events, because events may be lost
+_RESCAN_S: Final = 0.02  # seconds between two scans while files come and go; new files are kept at once
+_GATHER_S: Final = 0.0005  # seconds between two wake-ups under a busy writer
 _UNNAMED: Final = "unnamed "
 _RELEVANT: Final = re.compile(r"\d+\.log|IDENTITY|CURRENT|OPTIONS-\d+|")
 
 
 @dataclass(slots=True)
 class KeptHistory:
-    """The files, names and times of one incarnation. ``source_id``: left half of its transactions' ids."""
+    """The files, names and times of one incarnation. ``source_id``: the prefix of its transactions' ids."""
 
     incarnation: int
     identity: str
@@ -119,8 +119,8 @@ class WalKeeper:
     def start(self) -> None:
         """Check the database, keep its present WAL files, and start the thread.
 
-        Raises :class:`UsageError` if the path is no RocksDB or is tailed already, :class:`SourceUnavailable` if it
-        cannot be read.
+        Raises :class:`UsageError` if the path is no RocksDB or another publisher uses the folder, and
+        :class:`SourceUnavailable` if the database cannot be read.
         """
         if self._thread is not None:
             return
@@ -176,7 +176,7 @@ class WalKeeper:
 
     @property
     def gone(self) -> str:
-        """Why the database at the path is gone; empty: it exists."""
+        """Why the database cannot be found at the path; empty: it exists."""
         if (self._path / "CURRENT").exists():
             return ""
         return f"{self._path / 'CURRENT'} is not there: the database was moved or deleted"
@@ -189,8 +189,8 @@ class WalKeeper:
     def catch_up(self) -> None:
         """Return when every file created before the call is kept or known to be missed.
 
-        A file that was created and deleted at once is reported by inotify to the keeper's thread only, which may not
-        have read the event yet.
+        For a file that was created and deleted at once there is only an inotify event, which the thread may not have
+        read yet.
         """
         with self._answered:
             self._requests += 1
@@ -200,7 +200,7 @@ class WalKeeper:
             self._answered.wait_for(lambda: self._stopping.is_set() or self._answers >= request)
 
     def release(self, incarnation: int, number: int, offset: int) -> None:
-        """Release everything before this place. Histories before ``incarnation`` are deleted."""
+        """Delete the log before this place. Histories before ``incarnation`` are deleted entirely."""
         with self._lock:
             if self._history is not None and incarnation == self._history.incarnation:
                 self._history.files.release(number, offset)
@@ -213,12 +213,12 @@ class WalKeeper:
                     shutil.rmtree(old, ignore_errors=True)
 
     def reached(self, place: LogPosition, delivered: str) -> None:
-        """Note that the current history was read up to ``place`` and sequence number ``delivered``."""
+        """Record that the current history was read up to ``place`` and sequence number ``delivered``."""
         history = self._history
         if history is None or history.incarnation != place.incarnation or not delivered.isdecimal():
             return
         if int(delivered) > history.files.reached[1]:
-            # At a file's beginning nothing of the file was read, so the number is from an earlier file.
+            # At a file's beginning the sequence number is from an earlier file.
             history.files.reached = (place.file if place.offset else place.file - 1, int(delivered))
 
     def ended_at(self, incarnation: int) -> str:
@@ -285,9 +285,7 @@ class WalKeeper:
                 self._stopping.wait(_GATHER_S)
 
     def _keep_now(self, names: list[str]) -> None:
-        """Keep new WAL files at once. A WAL may exist for only some milliseconds, and a whole scan would be too
-        late.
-        """
+        """Keep new WAL files at once. A WAL may exist for only some milliseconds, and a scan would be too late."""
         with self._lock:
             history = self._history
             if history is None:
@@ -295,7 +293,7 @@ class WalKeeper:
             paths = [self._wal_directory / name for name in names if name.endswith(".log")]
             grabbed = [history.files.grab(path) for path in paths]
             if identity_file(self._path) != self._identity_seen:
-                # The directory may hold another database: this takes a whole scan.
+                # The directory may hold another database, which only a whole scan finds out.
                 for link in grabbed:
                     if link is not None:
                         link.unlink(missing_ok=True)
@@ -320,13 +318,13 @@ class WalKeeper:
                 _log.info("%s is watched with inotify again", self._path)
 
     def _scan(self) -> None:
-        """Scan the directory once. A failure of the file system is kept as a problem until the next scan."""
+        """Scan the directory once. A failure of the file system is the problem until the next scan."""
         try:
             self._read_settings()
             identity_stat = identity_file(self._path)
             history = before = self._history
-            # The evidence is read before the files. If an older copy is restored between the two reads, the next scan
-            # notices it.
+            # The evidence is read before the files. An older copy that is restored between the two reads is noticed by
+            # the next scan.
             evidence = self._evidence(history) if history is not None else Evidence()
             live = live_files(self._wal_directory)
             identity = self._identity()
@@ -341,7 +339,7 @@ class WalKeeper:
                 history = self._begin(
                     history.identity, f"the database was put back to an earlier state: {reason}", live
                 )
-            history.catalogue.refresh()  # the next open replaces this MANIFEST, which alone may name some files
+            history.catalogue.refresh()  # some files may be named only in this MANIFEST, which the next open replaces
             if history is not before:
                 live = live_files(self._wal_directory)
             if self._watch is not None and self._watch.polling:
@@ -410,7 +408,7 @@ class WalKeeper:
     def _conflict(self, history: KeptHistory, now: Evidence, live: dict[int, LiveFile]) -> str | None:
         """Why the database cannot be a continuation of ``history``; ``None``: it can.
 
-        ``now`` was seen before ``live``. Raises ``OSError``."""
+        ``now`` was read before ``live``. Raises ``OSError``."""
         files = history.files
         if reason := files.conflict(live):
             return reason
@@ -445,9 +443,9 @@ class WalKeeper:
         return found
 
     def split(self, history: KeptHistory, number: int, reason: str) -> bool:
-        """Begin another history with WAL ``number``, as seen by a reader of ``history``.
+        """Begin another history with WAL ``number``. Called when a reader of ``history`` found its beginning.
 
-        Returns whether it began with this call; ``False``: another history had begun before. Raises ``OSError``.
+        Returns whether this call began it; ``False``: another history had begun before. Raises ``OSError``.
         """
         with self._lock:
             if self._history is not history:
@@ -463,7 +461,7 @@ class WalKeeper:
             return True
 
     def _resume(self, identity: str) -> KeptHistory:
-        """The history that was kept when the publisher last ran, if it is still the database's; else a new one."""
+        """Continue the history of the publisher's last run if it is still the database's, or begin a new one."""
         matching = [n for n, entry in self._histories.items() if entry.get("identity") == identity]
         if not matching:
             return self._begin(identity, "first seen", live_files(self._wal_directory))
@@ -471,7 +469,7 @@ class WalKeeper:
             evidence = self._evidence(history)
             live = live_files(self._wal_directory)
             kept, reached = history.files.kept(), history.files.reached
-            # A kept file may not have been read yet, and may begin after a crash that took log that was read.
+            # An unread kept file may begin after a crash in which the log lost a part that was read.
             reason = first_too_low(kept, reached, lambda number: first_of(kept[number], number))
             number = max((number for number, path in kept.items() if path.stat().st_size), default=None)
             if number is not None and reason is None:
@@ -479,7 +477,7 @@ class WalKeeper:
                 # A crash of the publisher may cut a copy short, but not the database's own file.
                 if number in live and number == reached[0] and last < reached[1]:
                     reason = f"WAL {number} ends at sequence number {last}, it had reached {reached[1]}"
-                if last > reached[1]:  # not if the file's beginning is torn: it has no sequence number
+                if last > reached[1]:  # not if the file's beginning is torn, because it then has no sequence number
                     history.files.reached = (number, last)
             reason = reason or self._conflict(history, evidence, live)
         if reason is None:
@@ -495,7 +493,7 @@ class WalKeeper:
         incarnation = max(self._histories, default=0) + 1
         (_log.info if incarnation == 1 else _log.error)("incarnation %d of %s: %s", incarnation, self._path, reason)
         short = "rocksdb" if identity.startswith(_UNNAMED) else re.sub("[^0-9A-Za-z]", "", identity)[:8].lower()
-        # After the database was restored, ids of changes must not be given again to other changes.
+        # After a restore the ids of changes must differ from the former ids.
         again = any(entry.get("identity") == identity for entry in self._histories.values())
         source_id = f"{short}-{incarnation}" if again else short
         self._histories[incarnation] = {"identity": identity, "reason": reason, "source_id": source_id}
@@ -512,7 +510,7 @@ class WalKeeper:
 
     @contextmanager
     def _opened(self, incarnation: int, identity: str) -> Iterator[KeptHistory]:
-        """A history, which is closed if the caller's block fails. The next scan opens it again."""
+        """Yield a history, and close it if the caller's block fails. The next scan opens it again."""
         folder = self._folder / str(incarnation)
         folder.mkdir(exist_ok=True)
         times = TimeIndex(folder / "times", lambda number: _measure(files.path(number)), self._now_us)
@@ -536,9 +534,9 @@ class WalKeeper:
         write_state(self._folder / "histories.json", {str(n): entry for n, entry in self._histories.items()})
 
     def _tell_times(self, history: KeptHistory, live: dict[int, LiveFile]) -> None:
-        """Note the times of files created while the publisher did not run.
+        """Record the times of files created while the publisher did not run.
 
-        Such a file got its first record at about the time of the last write to the file before it.
+        The first record of such a file was written at about the time of the last write to the previous file.
         """
         before = 0
         for number in sorted(live):

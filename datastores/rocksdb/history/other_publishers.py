@@ -1,4 +1,4 @@
-"""Notices another process that tails the same database, without a file in the database's directory."""
+"""Notices another process that reads the same database's log, without a file in the database's directory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["DatabaseClaim", "holder_of"]
 
 
 class DatabaseClaim:
-    """A lock on the directory of the database at ``path``, of a kind that RocksDB does not use. It ends with its
-    process. The lock prevents nothing: it shows a second publisher the process of the first one."""
+    """A lock on the directory at ``path``, of a kind that RocksDB does not use. It ends with the process. The lock
+    prevents nothing: it shows a second publisher the process of the first one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class DatabaseClaim:
 
 
 def holder_of(path: Path) -> str:
-    """The process that tails the database at ``path``, with its command; empty: none is visible."""
+    """The process that reads the log of the database at ``path``, with its command; empty: none is visible."""
     with contextlib.suppress(OSError):
         if holder := _holder(path.stat()):
             return _described(holder)
@@ -48,7 +48,7 @@ def holder_of(path: Path) -> str:
 
 
 def _holder(stat: os.stat_result) -> int:
-    """The process that holds the lock, from the kernel's list; 0: not known (on another host, or in a container)."""
+    """The process that holds the lock, from the kernel's list; 0: unknown (on another host, or in a container)."""
     place = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}:{stat.st_ino}"
     with contextlib.suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():

@@ -1,8 +1,8 @@
-"""A WAL file kept from deletion: by a hard link if possible, else by a copy that follows the file.
+"""Keeps a WAL file from deletion: by a hard link if possible, otherwise by a copy that follows the file.
 
-A link takes no space while RocksDB has the file too. A copy is needed when the folder is on another file system, when
-the kernel refuses the link (``fs.protected_hardlinks`` and files of another user), and when the database recycles its
-WAL files: RocksDB then renames the old file and overwrites it, and the link with it.
+A link takes no space while RocksDB has the file too. A copy is needed in three cases: the folder is on another file
+system; the kernel refuses the link (``fs.protected_hardlinks`` and another user's files); the database recycles WAL
+files. To recycle a file RocksDB renames and overwrites it, and a link would change with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from datastores.rocksdb.history.files import LiveFile
 __all__ = ["Pin", "copy_of", "link_to", "relinked", "trim"]
 
 _CHUNK: Final = 1 << 20
-_WHOLE: Final = frozenset({META, UNKNOWN_KIND, BAD_ORDER})  # kept too: the reader reports the fault
+_WHOLE: Final = frozenset({META, UNKNOWN_KIND, BAD_ORDER})  # these bytes are kept too, and the reader reports the fault
 _NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP})
 
 
@@ -43,7 +43,7 @@ class Pin:
         self.size = size
         self.linked = linked
         self.inode = inode
-        self._source = -1  # the original, kept open: its last bytes can be copied after its deletion
+        self._source = -1  # the open original, whose last bytes can be copied after its deletion
         self._checked = -1  # offset up to which a recycled file holds this WAL's own records; -1: not recycled
         self._inside = False
 
@@ -52,7 +52,7 @@ class Pin:
         return self.path.stat().st_size if self.linked else self.size
 
     def follow(self) -> bool:
-        """Copy what was written since the last call. Returns whether there was anything.
+        """Copy the bytes written since the last call. Returns whether there were any.
 
         Raises ``OSError``, for example when the folder's disk is full."""
         if self._source < 0:
@@ -67,7 +67,7 @@ class Pin:
         return self.size > before
 
     def _follow_recycled(self) -> bool:
-        """Copy records of this WAL only. After them the file has its earlier content, or a later WAL has overwritten
+        """Copy only the records of this WAL. After them the file has older content, or a later WAL has overwritten
         them."""
         before = self.size
         frames = Frames()
@@ -113,7 +113,7 @@ class Pin:
         try:
             inode = os.fstat(source).st_ino
             if path.exists() and (anew or path.stat().st_ino == inode):
-                path.unlink()  # a former link: writing to it would write to the database's file
+                path.unlink()  # a former link, through which a write would change the database's file
             path.touch()
             # A copy that an earlier run of the publisher began is continued.
             pin = cls(live.number, path, path.stat().st_size, linked=False, inode=inode)
@@ -122,13 +122,13 @@ class Pin:
             raise
         pin._source = source
         if recycled:
-            # It is not known whether the copy ended inside a record, so a recycled file is read from its beginning.
+            # The copy may have ended within a record, so a recycled file is read from its beginning.
             pin._checked = pin.size = 0
         return pin
 
 
 def trim(pin: Pin) -> None:
-    """Cut an incomplete record off the end of a copy whose original is gone, because it is never completed.
+    """Cut off an incomplete record at the end of a copy whose original is gone. It can never be completed.
 
     Raises ``OSError``."""
     frames = Frames()
@@ -186,7 +186,7 @@ def relinked(pin: Pin, live: LiveFile) -> Pin | None:
 def copy_of(live: LiveFile, folder: Path, *, recycled: bool, anew: bool = False) -> Pin:
     """Keep ``live`` by a copy that follows it. Raises ``OSError``.
 
-    ``recycled``: the database overwrites its old WAL files, so only records of this WAL are copied. ``anew``: a file
-    kept under the same number is deleted; otherwise an earlier copy is continued.
+    ``recycled``: the database overwrites its old WAL files, so only records of this WAL are copied. ``anew``: a kept
+    file of the same number is deleted first; otherwise an earlier copy is continued.
     """
     return Pin._following(live, folder / live.path.name, recycled=recycled, anew=anew)

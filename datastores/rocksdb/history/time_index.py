@@ -1,15 +1,15 @@
-"""Commit times for a log that holds none: a durable index from places to times.
+"""Assigns commit times to a log that has none: a durable index from places to times.
 
-An entry means that transactions which end at its place or later, up to the next entry, were committed at its time. At
-the live end one entry is made per second, so a time is at most a second early. Log written while no reader ran gets the
-times of its files' last writes. A place's time never changes once it is given: ``covered`` is the place up to which
-times were given, and no entry is added before it.
+The time of an entry applies to the transactions that end at its place or later, up to the next entry's place. At the
+live end one entry is added per second, so a time is at most a second early. Log that was written while no reader ran
+gets the times of its files' last writes. An assigned time never changes: times are assigned up to the place
+``covered``, and no entry is added before it.
 
 There are two files. The index has a header of 8 bytes, then entries of 32 bytes: place (20, see
-``LogPosition.to_bytes``), microseconds since 1970 (8), CRC32C of both (4), big endian. The file ``covered`` beside it
-has two slots of the same form, written in turn; the one with the later place is valid. Both files are written before a
-reader gets the time, so a crash of the publisher changes no time. They are not synced. After a power cut other times
-may be given for the last seconds, which RocksDB may have lost itself.
+``LogPosition.to_bytes``), microseconds since 1970 (8), CRC32C of both (4), big endian. The file ``covered`` has two
+slots of the same form, written in turn; the slot with the later place is valid. Both files are written before a reader
+gets the time, so a crash of the publisher changes no time. They are not synced. After a power cut the times of the last
+seconds may differ; RocksDB may have lost those seconds too.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MAGIC: Final = b"WHTIME\x00\x01"
 _TAIL: Final = struct.Struct(">qI")
 _ENTRY: Final = LogPosition.SIZE + _TAIL.size
 _RESOLUTION_US: Final = 1_000_000
-_THIN: Final = 1 << 18  # entries after which the resolution falls, so that an index that is not pruned stays bounded
+_THIN: Final = 1 << 18  # after each so many entries the resolution falls a step, so that the index stays small
 _PRUNE: Final = 4096
 
 
 class TimeIndex:
     """Implements :class:`~datastores.rocksdb.log.port.CommitTimes`. Thread-safe.
 
-    ``measure``: returns size and last write (microseconds since 1970) of the WAL with a given number; zeros: unknown.
+    ``measure``: returns the size and the last write (microseconds since 1970) of a WAL by number; zeros: unknown.
     ``now_us``: the wall clock.
     """
 
@@ -63,18 +63,18 @@ class TimeIndex:
         self._last_us = self._entries[-1][1] if self._entries else 0
         self._next_us = self._last_us + _RESOLUTION_US
         self._covered = self._load_covered()
-        # Cache of the usual case: in this file, the newest entry applies to offsets above `_from` and up to `_to`.
+        # Cache: in this file the newest entry applies to the offsets above `_from` and up to `_to`.
         self._file_number, self._from, self._to = -1, 0, 0
 
     def committed_at(self, position: LogPosition, live: bool) -> int:
-        """See the port. Raises ``OSError`` when the index cannot be written."""
+        """See the port. Raises ``OSError`` if the index cannot be written."""
         with self._lock:
             if position.file == self._file_number and self._from <= position.offset <= self._to:
                 return self._last_us
             known = self._look_up(position)
             if known is not None:
                 return known
-        # Called without the lock, because it calls code that reports new files under locks of its own.
+        # Called without the lock, because it calls code that reports new files while it holds other locks.
         size, written_us = self._measure(position.file)
         with self._lock:
             known = self._look_up(position)
@@ -89,21 +89,21 @@ class TimeIndex:
                 self._append(position, now)
             if position.file != self._file_number:
                 self._from = position.offset
-            # Everything in the file now was committed by now.
+            # All transactions now in the file are committed.
             self._file_number, self._to = position.file, max(size, position.offset)
             self._cover(LogPosition(position.incarnation, position.file, self._to))
             return self._last_us
 
     def until(self, at_us: int) -> tuple[LogPosition, int] | None:
-        """The place such that every transaction that ends before it was committed at or before ``at_us``.
+        """The place up to which every transaction was committed at or before ``at_us``.
 
-        Returns it with the time of transactions that end at the place (0: none yet). If the times are too coarse to
-        decide, it is the earlier place. ``None``: no time is known.
+        Returns it with the time of the transactions that end at the place (0: none yet). If the times are too coarse,
+        the place is an earlier one. ``None``: no time is known.
         """
         with self._lock:
             if not self._entries:
                 return None
-            # The transactions of an entry were committed up to the time at which the next entry was due.
+            # An entry's transactions were committed before the next entry was due.
             latest = at_us - _RESOLUTION_US * (1 + len(self._entries) // _THIN)
             i = bisect_right(self._entries, latest, key=lambda entry: entry[1])
             if i < len(self._entries):
@@ -112,9 +112,10 @@ class TimeIndex:
             return LogPosition(covered.incarnation, covered.file, covered.offset + 1), 0
 
     def file_appeared(self, incarnation: int, number: int, written_us: int) -> None:
-        """Note that a WAL was created. Must be called before the file is read.
+        """Record that a WAL was created. Must be called before the file is read.
 
-        ``written_us``: the last write to the WAL before it, about when this one was created; 0: unknown, now is used.
+        ``written_us``: the last write to the previous WAL, about when this one was created; 0: unknown, the present is
+        used.
         """
         with self._lock:
             position = LogPosition(incarnation, number, 0)
@@ -124,7 +125,7 @@ class TimeIndex:
             us = min(written_us or now, now)
             covered = self._covered
             if us >= self._next_us and covered.incarnation == incarnation and self._entries:
-                # For the end of the file before, which was not read yet.
+                # For the unread end of the previous file.
                 self._append(LogPosition(incarnation, covered.file, covered.offset + 1), us)
             self._append(position, us)
             self._cover(position)
@@ -148,14 +149,14 @@ class TimeIndex:
             os.close(self._slots)
 
     def _look_up(self, position: LogPosition) -> int | None:
-        """The time that was given to ``position``; ``None``: none, or the position is before all entries."""
+        """The time assigned to ``position``; ``None``: no time, or the position is before all entries."""
         if position > self._covered:
             return None
         i = bisect_right(self._entries, (position.to_bytes(), 1 << 62))
         return self._entries[i - 1][1] if i else None
 
     def _insert_first(self, position: LogPosition, written_us: int) -> int:
-        """Add an entry before all others, for a file that was not read yet. Its time is not later than theirs."""
+        """Add an entry before all others, for an unread file. Its time is at most that of the first entry."""
         us = min(written_us or self._entries[0][1], self._entries[0][1])
         beginning = LogPosition(position.incarnation, position.file, 0).to_bytes()
         insort(self._entries, (beginning, us))
@@ -189,7 +190,7 @@ class TimeIndex:
         return max(places)
 
     def _load(self) -> None:
-        """Read the index. A last entry that a crash left incomplete is cut off, so that the next one begins at a
+        """Read the index. An incomplete last entry, from a crash, is cut off, so that the next one begins at a
         boundary."""
         try:
             data = self._path.read_bytes()

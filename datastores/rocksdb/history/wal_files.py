@@ -30,9 +30,8 @@ _LONG_KINDS: Final = frozenset({5, 6, 7, 8, 11})
 class WalHistory:
     """Implements :class:`~datastores.rocksdb.log.port.WalFiles`. Thread-safe.
 
-    ``observe`` is called by the keeper's thread with every scan of the database's directory. ``appeared`` is called
-    with a new file's number and its approximate creation time (microseconds since 1970), before any reader can see the
-    file.
+    The keeper's thread calls ``observe`` with every scan of the database's directory. ``appeared`` is called with a new
+    file's number and its approximate creation time (microseconds since 1970), before any reader can see the file.
     """
 
     def __init__(self, incarnation: int, folder: Path, budget: int, appeared: Callable[[int, int], None]) -> None:
@@ -47,10 +46,11 @@ class WalHistory:
         state = read_state(self._state_path)
         self.evidence = Evidence.from_json(state.get("evidence"))
         self.about: dict[str, str] = dict(state.get("about", {}))
-        """This history's entry in `histories.json`. It is stored here too, so that either file alone is enough."""
+        """This history's entry in `histories.json`. This second copy makes either file sufficient."""
         stored = state.get("reached")
         self.reached: tuple[int, int] = (int(stored[0]), int(stored[1])) if isinstance(stored, list) else (-1, 0)
-        """Number of a WAL and a sequence number in it. Later files of this history have greater sequence numbers."""
+        """The number of a WAL and a sequence number in it. Later files of this history have greater sequence
+        numbers."""
         self._reached_stored = self.reached
         self._highest = int(state.get("highest", -1))
         self._released = int(state.get("released", -1))
@@ -70,20 +70,20 @@ class WalHistory:
             )
         self._recycles = False
         if not state and self._pins:
-            # The state file was lost, and with it the gaps: before any kept file, files may have been missed.
+            # The state file was lost with its gaps. A file may have been missed before any kept file.
             self._unwatched = sorted(self._pins)
         self._highest = max(self._highest, *self._pins, -1)
         self._problem = ""
         self._copying = ""
         self.looked_at_intervals = False
-        """Whether files may have been created and deleted unseen."""
+        """Whether files may have been created and deleted unnoticed."""
         self.closed = False
-        """Whether the history ended: no more files appear, because the database has another history now."""
+        """Whether the history ended. No more files appear, because the database has another history."""
 
     # --- for readers -------------------------------------------------------------------------------------------
 
     def path(self, number: int) -> Path | None:
-        """The path of the file; see the port."""
+        """See the port."""
         with self._changed:
             pin, live = self._pins.get(number), self._live.get(number)
             if pin is None:
@@ -92,7 +92,7 @@ class WalHistory:
             return live.path if live and not pin.linked and not self._recycles else pin.path
 
     def newer(self, number: int) -> int | None:
-        """The next file's number; see the port."""
+        """See the port."""
         with self._changed:
             return min((n for n in self._numbers() if n > number), default=None)
 
@@ -117,11 +117,11 @@ class WalHistory:
     # --- for the keeper ----------------------------------------------------------------------------------------
 
     def conflict(self, live: Mapping[int, LiveFile]) -> str | None:
-        """Why these files cannot be of this history; ``None``: they can. Raises ``OSError``."""
+        """Why these files cannot be of this history; ``None``: they can be. Raises ``OSError``."""
         for number, file in live.items():
             known, pin, old = self._heads.get(number), self._pins.get(number), self._live.get(number)
-            # A cut also shortens the linked file, so the size of the last look is compared too. And records written
-            # after the last look may be in the link only.
+            # A cut also shortens the linked file, so the size in the last scan is compared too. Records written after
+            # the last scan may be only in the link.
             kept = max(pin.size, pin.measured()) if pin is not None else 0
             if file.path.stat().st_size < kept:
                 return f"WAL {number} lost its end"
@@ -140,7 +140,7 @@ class WalHistory:
         return None
 
     def holds_newest(self, live: Mapping[int, LiveFile]) -> bool:
-        """Whether the newest WAL ever seen still exists. `conflict` has compared its content."""
+        """Whether the newest WAL ever scanned still exists. `conflict` has compared its content."""
         return self._highest in live and bool(self._heads.get(self._highest))
 
     def kept(self) -> dict[int, Path]:
@@ -149,14 +149,14 @@ class WalHistory:
             return {number: pin.path for number, pin in self._pins.items()}
 
     def note(self, evidence: Evidence) -> None:
-        """Keep the evidence of the last look at the database. Raises ``OSError``."""
+        """Record the evidence of the last scan. Raises ``OSError``."""
         with self._changed:
             if evidence != self.evidence:
                 self.evidence = evidence
                 self._save()
 
     def begin_with(self, number: int) -> None:
-        """Begin with this file. Files before it belong to an earlier history."""
+        """Begin with WAL ``number``. Earlier files belong to an earlier history."""
         with self._changed:
             self._released = max(self._released, number - 1)
 
@@ -192,7 +192,7 @@ class WalHistory:
         return self._folder / path.name
 
     def grab(self, path: Path) -> Path | None:
-        """Link a file that was just created, with one system call, before anything is known of the file.
+        """Link a new file with one system call, before its content is checked.
 
         Returns the link; ``None``: no link was made."""
         number = path.stem
@@ -201,11 +201,11 @@ class WalHistory:
         try:
             os.link(path, self.link(path))
         except OSError:
-            return None  # keep_now handles all cases
+            return None  # keep_now handles every other case
         return self.link(path)
 
     def keep_now(self, file: LiveFile) -> None:
-        """Keep a file that was just created, before anything else is looked at. Raises ``OSError``."""
+        """Keep a new file before the next scan. Raises ``OSError``."""
         with self._changed:
             if file.number > self._highest and self._watched:
                 if self._keep(file, self._live):
@@ -213,17 +213,15 @@ class WalHistory:
                 self._notify()
 
     def missed(self, number: int) -> None:
-        """Note that a file was created and is gone. It was missed unless a scan of the directory found it in
-        between.
-        """
+        """Record that a file was created and is gone. It was missed unless a scan found it before."""
         with self._changed:
-            # The greatest number seen proves nothing here: the scan may have found only the file that followed.
+            # The greatest known number proves nothing, because a scan may have found only the next file.
             known = number <= self._released or number in self._pins or number in self._live
             if not known and number not in self._lost and number not in self._unwatched:
                 self._note_missed(number)
 
     def watch_again(self) -> None:
-        """Note that files may be created and deleted unseen until the next :meth:`observe`."""
+        """Record that files may be created and deleted unnoticed until the next :meth:`observe`."""
         with self._changed:
             self._watched = False
 
@@ -234,9 +232,9 @@ class WalHistory:
             self._notify()
 
     def release(self, number: int, offset: int) -> None:
-        """Release everything before this place.
+        """Delete the log before this place.
 
-        While the place is at its file's beginning, the newest file before it that has records is kept, because it holds
+        While the place is at the beginning of its file, the newest earlier file with records is kept, because it holds
         the anchor.
         """
         with self._changed:
@@ -255,7 +253,7 @@ class WalHistory:
                 self._save()
 
     def end(self) -> None:
-        """End the history: no more files appear. The kept files can still be read."""
+        """End the history. No more files appear. The kept files stay readable."""
         with self._changed:
             if self.reached != self._reached_stored:
                 with suppress(OSError):  # then the next start reads the file again
@@ -282,7 +280,7 @@ class WalHistory:
 
     @property
     def pinned_bytes(self) -> int:
-        """Disk space used by keeping: kept files that RocksDB deleted, and copies."""
+        """The disk space that keeping costs: kept files that RocksDB deleted, and copies."""
         with self._changed:
             return self._pinned_bytes()
 
@@ -292,7 +290,7 @@ class WalHistory:
         return self._budget
 
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """(number, bytes) of every file that can be read, ascending."""
+        """(number, bytes) of every readable file, ascending."""
         with self._changed:
             numbers = sorted(self._numbers())
         found = []
@@ -305,7 +303,7 @@ class WalHistory:
 
     @property
     def highest(self) -> int:
-        """The greatest number seen; -1: none."""
+        """The greatest WAL number ever found; -1: none."""
         return self._highest
 
     def problems(self) -> list[str]:
@@ -335,10 +333,10 @@ class WalHistory:
         self._changed.notify_all()
 
     def _note_unwatched(self, live: Mapping[int, LiveFile]) -> None:
-        """At the first look after a pause, note whether files may have been created and deleted unseen.
+        """At the first scan after a pause, record whether files may have been created and deleted unnoticed.
 
-        RocksDB deletes the oldest file first. So if the newest file from before the pause still exists, no later file
-        is missing.
+        RocksDB deletes the oldest file first. So no later file is missing if the newest file from before the pause
+        exists.
         """
         if not self._watched and self._highest >= 0 and self._highest not in live:
             following = min((n for n in live if n > self._highest), default=None)
@@ -348,7 +346,7 @@ class WalHistory:
         self._watched = True
 
     def _trim_copies(self, live: Mapping[int, LiveFile]) -> None:
-        """Trim copies that were incomplete when the publisher stopped and whose originals were deleted since."""
+        """Trim incomplete copies whose originals were deleted while the publisher did not run."""
         for number in self._copies - live.keys():
             pin = self._pins.get(number)
             if pin is not None and not pin.following:
@@ -360,7 +358,7 @@ class WalHistory:
         _log.error("WAL %d was deleted before it could be kept", number)
 
     def _keep(self, file: LiveFile, before: Mapping[int, LiveFile]) -> bool:
-        """Keep a file. Returns whether it is kept; false: it was deleted after the look."""
+        """Keep a file. Returns whether it is kept; false: it was deleted after the scan."""
         number = file.number
         if number > self._highest:
             predecessor = max((n for n in before if n < number), default=None)
@@ -386,7 +384,7 @@ class WalHistory:
         return True
 
     def _drop_overwritten(self, live: Mapping[int, LiveFile]) -> None:
-        """Drop links to files that RocksDB recycled before it was known to recycle. They hold another WAL now."""
+        """Drop links to files that RocksDB recycled before its setting was known. They now hold another WAL."""
         inodes = {(f.inode): n for n, f in live.items()}
         for number, pin in list(self._pins.items()):
             now = inodes.get(pin.inode)
@@ -397,15 +395,15 @@ class WalHistory:
                 _log.error("WAL %d was overwritten by WAL %d (recycle_log_file_num) before it was copied", number, now)
 
     def _let_go_of_replaced(self, live: Mapping[int, LiveFile]) -> None:
-        """Replace what is kept of a file that was copied back under its number. The new file has the same beginning
-        (see `conflict`), but only it grows."""
+        """Keep a file again that was copied back under its number. It has the same beginning (see `conflict`), but only
+        the new file grows."""
         for number, file in live.items():
             pin, old = self._pins.get(number), self._live.get(number)
             if pin is None or (old and old.inode == file.inode and old.device == file.device):
                 continue
             if pin.inode == file.inode or not (pin.linked or pin.following):
                 continue
-            with suppress(FileNotFoundError):  # the new file is gone again, and the kept one has to stay
+            with suppress(FileNotFoundError):  # the new file is gone, so the kept one must stay
                 if pin.linked:
                     again = relinked(pin, file)
                     self._pins[number] = again or copy_of(file, self._folder, recycled=self._recycles, anew=True)
@@ -453,7 +451,7 @@ class WalHistory:
 
     def _respect_budget(self) -> None:
         while self._pinned_bytes() > self._budget:
-            # Released files are deleted already, so each deletion here is a loss. The oldest file is deleted first.
+            # Released files are already deleted, so each deletion here loses log. The oldest file is deleted first.
             oldest = min(n for n, pin in self._pins.items() if not pin.linked or n not in self._live)
             if oldest == max(self._pins):
                 return
@@ -477,12 +475,12 @@ class WalHistory:
                 "evidence": self.evidence.as_json(),
                 "about": self.about,
             },
-            sync=False,  # written while files come and go: a wait for the disk would miss files
+            sync=False,  # during a wait for the disk, files that come and go would be missed
         )
 
 
 def _written_us(file: LiveFile) -> int:
-    """When the file was last written to. If it is gone, as the last look saw it."""
+    """When the file was last written to. If it is gone, the time from the last scan is used."""
     try:
         return file.path.stat().st_mtime_ns // 1000
     except FileNotFoundError:
@@ -490,9 +488,7 @@ def _written_us(file: LiveFile) -> int:
 
 
 def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
-    """Whether a file in the database's directory begins with the bytes kept of it. Recycled files cannot be
-    compared.
-    """
+    """Whether a file in the database's directory begins with the kept bytes. Recycled files cannot be compared."""
     with pin.path.open("rb", buffering=0) as kept, file.path.open("rb", buffering=0) as there:
         left = kept_bytes
         while left > 0:
@@ -506,7 +502,7 @@ def _same_content(pin: Pin, file: LiveFile, kept_bytes: int) -> bool:
 
 
 def _own_head(file: LiveFile) -> bytes | None:
-    """The file's head; ``None``: a recycled file still begins with the bytes of an older WAL."""
+    """The file's head; ``None``: a recycled file still begins with bytes of an older WAL."""
     head = head_of(file.path)
     if len(head) >= 11 and head[6] in _LONG_KINDS and int.from_bytes(head[7:11], "little") != file.number & 0xFFFFFFFF:
         return None

@@ -1,4 +1,4 @@
-"""Waits for changes in directories: with inotify if the system has it, else by a look every few milliseconds.
+"""Waits for changes in directories: with inotify if available, otherwise by a check every few milliseconds.
 
 inotify(7) is called through ctypes. The standard library has no binding, and five calls do not justify a package.
 """
@@ -32,10 +32,10 @@ def _open_inotify() -> int:
 
 
 class DirectoryWatch:
-    """One thread waits; :meth:`wake` may be called by any thread.
+    """Waits for changes in one thread. Any thread may call :meth:`wake`.
 
-    ``relevant``: whether changes of a file name are reported. ``polling``: look at intervals instead of using inotify.
-    This also happens by itself when inotify is not available (its limits, some network file systems).
+    ``relevant``: whether changes of a file name are reported. ``polling``: check periodically instead of using inotify.
+    The watch also polls while inotify is not available (its limits, some network file systems).
     """
 
     def __init__(self, relevant: Callable[[str], bool], *, polling: bool = False) -> None:
@@ -54,13 +54,13 @@ class DirectoryWatch:
 
     @property
     def polling(self) -> bool:
-        """Whether the directories are looked at in intervals."""
+        """Whether the directories are checked periodically."""
         return self._inotify < 0 or not self._watched
 
     def watch(self, directories: Iterable[Path]) -> None:
-        """Watch these directories from now on. Must be repeated, because a recreated directory has to be watched anew.
+        """Watch these directories. Must be called again later, because a recreated directory needs a new watch.
 
-        If the system had no inotify instance left, another attempt is made: other programs may have released theirs.
+        If the system had no inotify instance left, another attempt is made.
         """
         if self._inotify < 0 and not self._forced:
             self._inotify = _open_inotify()
@@ -72,7 +72,7 @@ class DirectoryWatch:
         self._watched = bool(results) and all(result >= 0 for result in results)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a change. Returns whether files appeared, were deleted or renamed; false: only content grew, or the
+        """Wait for a change. Returns whether files were created, deleted or renamed; false: content changed, or the
         time is up."""
         limit = min(seconds, _POLL_S) if self.polling else seconds
         self.created, self.overflowed = [], False
@@ -98,7 +98,7 @@ class DirectoryWatch:
             os.close(self._inotify)
 
     def _drain(self) -> bool:
-        """Read all events. Returns whether one was about names."""
+        """Read all events. Returns whether one concerns names."""
         names = False
         while True:
             try:

@@ -1,1 +1,1 @@
-"""Reading the WAL: records of a file, the cursor over files and gaps, places, and the reader."""
+"""Reads the WAL: the records of a file, the cursor over files and gaps, places, and the reader."""

@@ -1,13 +1,13 @@
-"""A place in the WAL that advances over files, records and gaps. The records that it passes are encoded.
+"""A cursor that advances over files, records and gaps of the WAL, and encodes the records that it passes.
 
-What the cursor does, depending on what it finds instead of or as the next record; the first line that fits applies::
+The cursor's action depends on what follows. The first matching line applies::
 
     whole record                                                      encode it
-    whole fragment of an unknown kind, or without its first fragment  DecodeError
-    nothing, zeros, or an older log's remains                         newer file with records: go there, else wait
+    whole fragment of an unknown kind, or with no FIRST before it     DecodeError
+    nothing, zeros, or an older log's remains                         go to a newer file with records, or wait
     no whole record, valid log of this file after it                  damage: DecodeError
-    no whole record, none after it, first of the file's full blocks   no log of RocksDB's: DecodeError
-    no whole record, newer file with records, numbers adjoin          left by a crash, dropped by the database: go there
+    no whole record, none after it, first of the file's full blocks   not RocksDB's log: DecodeError
+    no whole record, newer file with records, numbers adjoin          the database dropped it after a crash: go there
     no whole record, newer file with records, numbers do not          damage: DecodeError (in a recycled file: a gap)
     no whole record, no newer file                                    not written yet: wait
 """
@@ -42,7 +42,7 @@ def _after(wal: WalFile, first: int) -> int:
 
 
 class WentBack(Diverged):
-    """Another history of the database begins with WAL ``file``: earlier files have passed its first sequence number."""
+    """Another history begins with WAL ``file``, whose first sequence number earlier files have already reached."""
 
     def __init__(self, message: str, *, file: int, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -57,18 +57,18 @@ class CursorStep:
     PROGRESS: Final = 1
     """The cursor passed records and is at a transaction's end."""
     PIECE: Final = 2
-    """A piece of a transaction is encoded. The next step continues the transaction."""
+    """A part of a transaction is encoded. The next step continues the transaction."""
     GAP: Final = 3
-    """Log is missing before the next record. See ``gap``, which the caller clears."""
+    """Log is missing before the next record. ``gap`` describes it; the caller clears ``gap``."""
 
 
 class WalCursor:
-    """``file`` and ``at``: the place, the next byte to read.
+    """``file`` and ``at``: the place, which is the next byte to read.
 
-    ``begin``, ``sequence``, ``checksum``: begin, sequence number and checksum of the transaction before the place.
+    ``begin``, ``sequence``, ``checksum``: of the transaction before the place.
 
-    ``prepared``: transactions prepared before the place and not resolved before it. ``log_bytes``: bytes of log passed
-    so far. ``resolve`` makes a column family known to the encoder.
+    ``prepared``: transactions prepared before the place and not yet committed or rolled back. ``log_bytes``: bytes of
+    log passed so far. ``resolve``: registers a column family with the encoder.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class WalCursor:
         silent_until: tuple[int, int] | None = None,
         one_by_one: bool = False,
     ) -> None:
-        """``silent_until``: before this place nothing is encoded, and only prepared transactions are noted.
+        """``silent_until``: before this place nothing is encoded, and only prepared transactions are recorded.
 
         ``one_by_one``: a step passes one record.
         """
@@ -106,14 +106,14 @@ class WalCursor:
             encoder.expected = -1
         self._wal: WalFile | None = None
         self._others: dict[int, WalFile] = {}
-        self._next = 0  # the next fragment; 0 of 0: nothing is loaded
+        self._next = 0  # the next fragment; with 0 fragments nothing is loaded
         self._walk: RecordWalk | None = None
         self._walk_begin = 0
         self._walk_end = (0, 0)  # end and checksum of the record in `_walk`
         self._walk_stop = 0
         self._unprepared = b""
         self._lost_file = 0
-        self._expect: int | None = None  # the sequence number that follows a gap
+        self._expect: int | None = None  # the sequence number after a gap
         self._rechecked = False
         self._seen_fault: tuple[int, tuple[int, int]] | None = None
 
@@ -180,8 +180,8 @@ class WalCursor:
         return self._records(wal, max_bytes)
 
     def marker(self, incarnation: int, source_id: str, anchor: Anchor | None, committed_at_us: int) -> Datamarker:
-        """The datamarker at the place, which is a transaction's end. ``anchor``: the last anchor from before this
-        cursor, used if the cursor has passed no transaction."""
+        """The datamarker at the place, a transaction's end. ``anchor``: an earlier anchor, used if the cursor has
+        passed no transaction."""
         if self.begin is not None:
             begin = LogPosition(incarnation, *self.begin)
             anchor = Anchor(f"{source_id}:{self.sequence}", self.checksum, begin)
@@ -217,11 +217,11 @@ class WalCursor:
         if status == Status.OK:
             return CursorStep.PROGRESS
         if self._next > first and status != Status.FAMILY:
-            return CursorStep.PROGRESS  # the encoded records are returned first; the next step finds the same status
+            return CursorStep.PROGRESS  # the encoded records are returned first; the next step gets the status again
         return self._odd(wal, status, max_bytes)
 
     def _compressed(self, wal: WalFile, last: int, max_bytes: int) -> int:
-        """Encode compressed records, which are decompressed one by one."""
+        """Decompress and encode compressed records one by one."""
         frames, encoder, first = wal.frames, self._encoder, self._next
         while self._next < last and encoder.used < max_bytes:
             stop = _after(wal, self._next)
@@ -247,7 +247,7 @@ class WalCursor:
         return CursorStep.PROGRESS
 
     def _odd(self, wal: WalFile, status: int, max_bytes: int) -> int:
-        """Handle the record at ``_next``, which is not plain or does not follow the last one."""
+        """Handle the record at ``_next``, which is not plain or does not continue the last one."""
         encoder = self._encoder
         at = wal.base + wal.frames.heads[self._next]
         if status == Status.FAMILY:
@@ -267,8 +267,8 @@ class WalCursor:
         raise wal.error("record", at, f"is no valid batch: {encoder.problem}")
 
     def _passed(self, wal: WalFile, last_record: int, following: int) -> None:
-        """Move the place past the records before fragment ``following``. The last one begins with fragment
-        ``last_record``."""
+        """Move the place past the records before fragment ``following``. ``last_record``: the first fragment of the
+        last one."""
         frames = wal.frames
         before = self.at
         self.begin = (self.file, wal.base + frames.heads[last_record])
@@ -340,7 +340,7 @@ class WalCursor:
             return CursorStep.PIECE
         self._walk = None
         if outcome == Outcome.GAP:
-            wal.frames.count = 0  # the record is read anew after the gap was reported
+            wal.frames.count = 0  # the record is read again after the gap is reported
             return self._tell_gap(encoder.sequence)
         if outcome == Outcome.BACK:
             raise self._back(wal, self._walk_begin)
@@ -368,7 +368,7 @@ class WalCursor:
 
     def _tell_gap(self, sequence: int) -> int:
         encoder = self._encoder
-        # Only the next step moves past the gap, because a marker made before that has to lead to the gap again.
+        # Only the next step moves past the gap, because a datamarker from before it must lead to the gap again.
         self._expect = sequence
         expected = encoder.expected
         if self.silent:
@@ -397,7 +397,7 @@ class WalCursor:
             before: WalRecord | None = None
             for record in whole.records():
                 if before is not None and record.sequence < before.sequence + before.entries:
-                    # Numbers fall within one file, which never holds two histories: the cause is another one.
+                    # A file never holds two histories, so falling numbers within a file have another cause.
                     if before.sequence < record.sequence:
                         return refuse_per_batch().at(position=f"{self.file}/{before.begin}")
                     return wal.error("record", at, f"has {went}")
@@ -407,8 +407,8 @@ class WalCursor:
     def _check_first(self, wal: WalFile) -> None:
         """At a file's beginning, raise :class:`WentBack` if the file does not continue the files before it.
 
-        Its first sequence number is then one that earlier files reached, and ids of changes would be given twice. A
-        database that lost the end of its log may begin the next file with a record without changes.
+        Its first sequence number is then one that earlier files reached, and ids of changes would be used twice. If the
+        database lost the end of its log, its next file may begin with a record without changes.
         """
         first = wal.first_sequence() if self.at == 0 else None
         if first is None:
@@ -425,8 +425,8 @@ class WalCursor:
             raise self._went_back(f"{wal.path.name}, offset 0: sequence number {first} where {expected} follows")
 
     def _is_separated(self, number: int, at: int) -> bool:
-        """Whether the batch of the record at ``at`` ends with a no-op. A database that numbers batches writes one at
-        the end of each batch that was not prepared before."""
+        """Whether the batch of the record at ``at`` ends with a no-op. A database that numbers batches ends each batch
+        with one, unless the batch was prepared before."""
         path = self._files.path(number)
         last = b""
         if path is not None:
@@ -452,11 +452,11 @@ class WalCursor:
         return self._wal
 
     def _missing(self) -> int:
-        """Continue with the next file, because the file of the place is gone."""
+        """Continue with the next file, because the place's file is gone."""
         found = self._successor()
         lost = self.file if self.at or self.file else 0
         if found is None:
-            # The log's end is in a file without records. The place moves there, so that the end is seen as reached.
+            # The log ends in a file without records. The place moves there, so that it is the log's end.
             newer = self._files.newer(self.file)
             if newer is not None and not self.silent:
                 self._lost_file = self._lost_file or lost
@@ -517,8 +517,8 @@ class WalCursor:
     def _check_damage(self, wal: WalFile, result: FillResult, closed: bool) -> None:
         """Raise :class:`DecodeError` if valid log follows bytes that are no record.
 
-        At the live end the file is searched once per change. In a recycled file, which normally has an older log's
-        remains there, it is searched only if the file changed and the place did not.
+        At the live end the file is searched once per change. A recycled file normally holds an older log's remains
+        there. It is searched only if the file changed and the place did not.
         """
         at, _ = wal.fault
         state = (at, wal.changed())
@@ -529,7 +529,7 @@ class WalCursor:
         later = wal.later_record(at)
         if later is None and not wal.is_foreign():
             return
-        # The file may have grown since, and the bytes may be a record now.
+        # The file may have grown, and the bytes may now be a record.
         again = wal.fill(self.at)
         if again is FillResult.LARGE and wal.measure(wal.base) is None:
             again = FillResult.TORN

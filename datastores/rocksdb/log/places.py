@@ -1,4 +1,4 @@
-"""Finds places of the log, and checks that a stored datamarker still belongs to the log."""
+"""Finds places in the log, and checks that a stored datamarker belongs to the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
 
 def open_wal(files: WalFiles, number: int) -> WalFile | None:
-    """The open file; ``None``: it is gone."""
+    """Open a WAL file; ``None``: it is gone."""
     path = files.path(number)
     if path is None:
         return None
@@ -41,7 +41,7 @@ def open_wal(files: WalFiles, number: int) -> WalFile | None:
 
 
 def first_sequence(files: WalFiles, number: int | None) -> int | None:
-    """Sequence number of the first record in file ``number`` or a newer one; ``None``: no record."""
+    """The sequence number of the first record in file ``number`` or a newer one; ``None``: there is no record."""
     while number is not None:
         wal = open_wal(files, number)
         if wal is not None:
@@ -54,13 +54,13 @@ def first_sequence(files: WalFiles, number: int | None) -> int | None:
 
 
 def sequence_after(files: WalFiles, place: LogPosition) -> int | None:
-    """Sequence number of the first record that ends after ``place``; ``None``: no record does."""
+    """The sequence number of the first record that ends after ``place``; ``None``: there is none."""
     found = record_after(files, place)
     return None if found is None else found[1]
 
 
 def record_after(files: WalFiles, place: LogPosition) -> tuple[LogPosition, int] | None:
-    """Begin and sequence number of the first record that ends after ``place``. Damage before it is skipped."""
+    """The beginning and sequence number of the first record that ends after ``place``. Damage before it is skipped."""
     wal = open_wal(files, place.file)
     if wal is not None:
         with closing(wal):
@@ -87,7 +87,7 @@ def check_anchor(files: WalFiles, marker: Datamarker) -> None:
         _check_sequence(files, marker)
         return
     if files.path(anchor.begin.file) is None:
-        _check_sequence(files, marker)  # the anchor's file was released: no transaction to compare with
+        _check_sequence(files, marker)  # the anchor's file was released, so its transaction cannot be compared
         return
     found = read_record(files, anchor.begin)
     if found is None:
@@ -121,14 +121,14 @@ def _check_sequence(files: WalFiles, marker: Datamarker) -> None:
 def check_reach(files: WalFiles, marker: Datamarker, last_sequence: int) -> None:
     """Check that the log still holds everything after ``marker``, whose own file is gone.
 
-    ``last_sequence``: the last sequence number in the database's tables, by its MANIFEST. Raises
+    ``last_sequence``: the last sequence number in the database's tables, from its MANIFEST. Raises
     :class:`PositionPurged` with the missing range, and :class:`Diverged` if the database has not reached the marker.
     """
     following = files.newer(marker.order.file)
     sequence = first_sequence(files, following)
     reached = sequence - 1 if sequence is not None else last_sequence
     if marker.delivered and reached < sequence_of(marker):
-        # In the same history no later record has a lower number, and the tables hold everything from deleted files.
+        # In one history sequence numbers rise, and the tables hold all changes of deleted files.
         what = (
             f"the log goes on at sequence number {sequence}" if sequence is not None else f"its tables end at {reached}"
         )

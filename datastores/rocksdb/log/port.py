@@ -1,4 +1,4 @@
-"""The ports of the reader, which decodes: files, names of column families, and commit times."""
+"""The ports through which the reader gets files, names of column families, and commit times."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class WalFiles(Protocol):
 
     @property
     def reached(self) -> tuple[int, int]:
-        """Number of a WAL and a sequence number read from it. Later files have greater sequence numbers. (-1, 0):
-        nothing was read."""
+        """The number of a WAL and a sequence number read from it; (-1, 0): nothing was read. Later files have greater
+        sequence numbers."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Return when a WAL may have grown or appeared, at the latest after ``seconds``."""
+        """Wait until a WAL may have grown or appeared, at most ``seconds``."""
         ...
 
 
@@ -41,15 +41,15 @@ class Catalogue(Protocol):
     """The MANIFEST's column families by number."""
 
     def name(self, column_family: int) -> str | None:
-        """Name of a column family, dropped ones included. For an unknown number the MANIFEST is read again.
+        """The name of a column family, also of a dropped one. For an unknown number the MANIFEST is read again.
 
         ``None``: the MANIFEST does not have the number.
         """
         ...
 
     def timestamp_size(self, column_family: int) -> int | None:
-        """Bytes of user-defined timestamp at the end of the family's keys; 0: none. ``None``: the program has its own
-        comparator, and only the log has the size."""
+        """The bytes of user-defined timestamp at the end of the family's keys; 0: none. ``None``: the family has its
+        program's own comparator, and only the log has the size."""
         ...
 
 
@@ -57,16 +57,16 @@ class CommitTimes(Protocol):
     """Commit times, from a durable index by place. RocksDB's log does not hold them."""
 
     def committed_at(self, position: LogPosition, live: bool) -> int:
-        """Commit time of the transaction that ends at ``position``, microseconds since 1970 in UTC.
+        """The commit time of the transaction that ends at ``position``, in microseconds since 1970 in UTC.
 
-        ``live``: the reader had caught up with the log before it read this transaction, so the time is now.
-        Every later call for the same position gives the same time.
+        ``live``: the reader was at the log's end before it read this transaction, so the time is now. Later calls for
+        the position return the same time.
         """
         ...
 
 
 class LogHistory(Protocol):
-    """One incarnation of a log. ``source_id``: the left half of its transactions' ids."""
+    """One incarnation of a log. ``source_id``: the prefix of its transactions' ids."""
 
     @property
     def incarnation(self) -> int: ...

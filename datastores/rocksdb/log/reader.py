@@ -1,9 +1,9 @@
-"""The reader of RocksDB's log: WAL files in, segments out.
+"""The reader of RocksDB's log, which makes segments from WAL files.
 
-Order: records come in the order of the WAL, files in the order of their numbers. Transactions: one record is one
-transaction, with the id ``<source id>:<its first sequence number>``. Updates prepared by a two-phase commit come with
-the commit. Large transactions come in pieces. Duplicates: none. Gaps: sequence numbers that the log does not hold are
-in ``Segment.gap``, with their range. At a torn end the reader waits.
+Order: records in the order of the WAL, files in the order of their numbers. Transactions: a record is a transaction
+with the id ``<source id>:<its first sequence number>``. Updates that were prepared by two-phase commit come with their
+commit. Large transactions come in parts. Duplicates: none. Gaps: ``Segment.gap`` has the range of sequence numbers that
+the log lacks. At a torn end the reader waits.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = ["MAX_UPDATE_BYTES", "VALUE_SCHEMAS", "RocksReader"]
 MAX_UPDATE_BYTES: Final = 64 << 20
 """A larger update is delivered without its values."""
 
-_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
-_LIVE_S: Final = 1.0  # a reader that was at the log's end so recently reads new log, whose commit time is now
+_POLL_S: Final = 0.1  # the longest uninterrupted wait, so that close() soon ends a waiting read
+_LIVE_S: Final = 1.0  # within this time after the log's end was reached, the commit time of new log is now
 _KEY: Final = (Column("key", "bytes"),)
 _KEY_AND_TIMESTAMP: Final = (*_KEY, Column("timestamp", "bytes"))
 _VALUE: Final = (Column("value", "bytes"),)
 _WIDE: Final = (*_VALUE, Column("columns", "entries"))
 
 VALUE_SCHEMAS: Final = {False: (_KEY, _VALUE), True: (_KEY, _WIDE)}
-"""Key and columns of a column family's plain values (``False``), and of its rows of wide columns (``True``)."""
+"""Keys and columns of a column family's plain values (``False``) and of its rows of wide columns (``True``)."""
 
 
 class RocksReader:
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``.
 
-    ``log``: the log's name, from which the shards' names are made. The marker's anchor is not compared here but by the
-    caller that opens the reader. ``too_large``: the number of updates returned without their values so far.
+    ``log``: the log's name, from which the shards' names are made. The caller has already checked the marker's anchor.
+    ``too_large``: the number of updates returned without their values so far.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class RocksReader:
             at=start.offset,
             silent_until=(order.file, order.offset) if start is not order else None,
         )
-        self._open_index = 0  # updates of the open transaction that were returned, and the shards they went to
+        self._open_index = 0  # returned updates of the open transaction, and their shards
         self._open_shards: set[int] = set()
         self._gap: LogGap | None = None
         self._failure: WormholeError | None = None
@@ -120,12 +120,12 @@ class RocksReader:
                     return self._segment(True)
                 if step == CursorStep.GAP:
                     if self._advanced():
-                        return self._segment(True)  # the gap is returned with the next segment
+                        return self._segment(True)  # the next segment has the gap
                     self._gap, cursor.gap = cursor.gap, None
                 elif step == CursorStep.PIECE:
                     return self._segment(False)
                 elif step == CursorStep.PROGRESS:
-                    # Small records of several kinds share a segment, as long as they are in one piece of file.
+                    # Small records of several kinds share a segment while they are in memory.
                     if not cursor.silent and (
                         cursor.gap is not None or not cursor.loaded or encoder.used >= max_bytes // 2
                     ):
@@ -159,9 +159,9 @@ class RocksReader:
         return not self._cursor.silent and (self._cursor.file, self._cursor.at) != (place.file, place.offset)
 
     def _segment(self, whole: bool) -> Segment:
-        """The segment of everything encoded since the last one.
+        """The segment of all updates encoded since the last segment.
 
-        ``whole``: the cursor is at a transaction's end, not inside one."""
+        ``whole``: the cursor is at a transaction's end, not within a transaction."""
         cursor = self._cursor
         piece = self._encoder.take()
         end = LogPosition(self._incarnation, cursor.file, cursor.at)
@@ -185,7 +185,7 @@ class RocksReader:
         if whole:
             self._open_index, self._open_shards = 0, set()
         else:
-            # Earlier segments had only pieces of this transaction, or it began in this segment.
+            # The transaction began in this segment, or earlier segments had other parts of it.
             earlier = self._open_shards if self._open_index else set()
             self._open_shards = earlier | open_shards(piece, list(self._shards))
             self._open_index = cursor.open_index
@@ -200,8 +200,8 @@ class RocksReader:
         return segment
 
     def _times_of(self, file: int, offsets: Sequence[int]) -> array[int]:
-        """Commit times of transactions at ascending places. They never fall: if the first and last are equal, so are
-        all times between them."""
+        """The commit times of transactions at ascending places. Times never fall, so if the first and the last are
+        equal, all are equal."""
         live = time.monotonic() - self._at_end_s < _LIVE_S
 
         def at(i: int) -> int:
@@ -228,7 +228,7 @@ class RocksReader:
     # --- column families ------------------------------------------------------------------------------------------
 
     def _resolve(self, family: int, wal: WalFile) -> None:
-        """Make a column family known to the encoder; see `Encoder.add_family`."""
+        """Register a column family with the encoder; see `Encoder.add_family`."""
         number, wide = family >> 1, bool(family & 1)
         name = self._catalogue.name(number)
         if name is None:
@@ -236,7 +236,7 @@ class RocksReader:
         timestamp = wal.timestamps.get(number)
         if timestamp is None:
             timestamp = self._catalogue.timestamp_size(number)
-        if timestamp is None:  # the log has the size before the family's first change, maybe before the place
+        if timestamp is None:  # the log has the size before the family's first change, perhaps before the place
             wal.read_timestamps(self._cursor.at)
             timestamp = wal.timestamps.get(number, 0)
         shard = 0

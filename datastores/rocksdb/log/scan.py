@@ -1,10 +1,10 @@
-"""Places in the WAL: the log's end, the place of a sequence number, and the anchor at a place.
+"""Finds places in the WAL: the log's end, the place of a sequence number, and the anchor at a place.
 
-Only framing and counts are decoded.
+Only the framing of records and the counts of their entries are decoded.
 
 Each function reads the files from the oldest one (or from ``after``) at the speed of checksums, about 1 GB/s compiled.
-Two-phase commit makes this necessary: a commit's count of sequence numbers is stored with its prepare, which may be in
-any older file.
+Two-phase commit requires this: the number of a commit's sequence numbers is stored in its prepare, which may be in any
+older file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHUNK = 1 << 20
 
 @dataclass(slots=True, frozen=True)
 class FoundRecord:
-    """A record: its first sequence number, the CRC32C of its payload as an anchor has it, and the place after it."""
+    """A record: its first sequence number, its payload's CRC32C as in an anchor, and the place after it."""
 
     sequence: int
     checksum: int
@@ -71,12 +71,13 @@ def _never(family: int, wal: WalFile) -> None:
 def scan_end(files: WalFiles, *, source_id: str, incarnation: int, after: Datamarker | None = None) -> Datamarker:
     """The datamarker after the last complete transaction.
 
-    ``after``: a known marker from which to read; by default everything is read. Its anchor is kept if nothing follows.
-    For a log without any record the marker is the beginning of the oldest file. ``committed_at_us`` is 0 (or that of
-    ``after``).
+    ``after``: a known datamarker from which to read; by default everything is read. Its anchor is kept if nothing
+    follows. If the log has no record, the result is the beginning of the oldest file. ``committed_at_us`` is that of
+    ``after``, or 0.
 
-    Damage does not hide the end: it is reported by the reader that reaches it, and flows after it are not affected.
-    Raises :class:`~wormhole.model.errors.SourceUnavailable`, and :class:`~wormhole.model.errors.DecodeError` for a
+    The search passes damage, which stops only the flows that reach it. Raises
+    :class:`~wormhole.model.errors.SourceUnavailable`. Raises :class:`~wormhole.model.errors.DecodeError` for a whole
+    record that cannot be decoded if no newer file follows.
     whole record that cannot be decoded and that no newer file follows.
     """
     cursor, encoder = _cursor(files, after)
@@ -126,7 +127,7 @@ class _SomeFiles:
 
 
 def read_through(files: Mapping[int, Path]) -> int:
-    """Read all records of these WAL files. Returns their last sequence number; 0: no record.
+    """Read all records of these WAL files. Returns their last sequence number; 0: there is no record.
 
     Raises :class:`WormholeError` for the first fault at which a reader would halt.
     """
@@ -141,23 +142,23 @@ def read_through(files: Mapping[int, Path]) -> int:
 
 
 def last_of(path: Path, number: int) -> int:
-    """The last sequence number of WAL ``number`` before its end or its first damage; 0: none."""
+    """The last sequence number of WAL ``number`` before its end or first damage; 0: none."""
     cursor, encoder = _cursor(_SomeFiles({number: path}), None)
     try:
         while cursor.step(_CHUNK) != CursorStep.END:
             cursor.gap = None
             encoder.take()
     except WormholeError:
-        pass  # damaged from here on, or gone: the records before it are enough
+        pass  # damaged or gone; the records before are enough
     finally:
         cursor.close()
     return max(0, int(encoder.expected) - 1)
 
 
 def logged_up_to(files: WalFiles, sequence: int, file: int, at: int) -> tuple[int, int, int]:
-    """The last sequence number, not above ``sequence``, of the records after offset ``at`` of WAL ``file``.
+    """The last sequence number, at most ``sequence``, of the records after offset ``at`` of WAL ``file``.
 
-    Returns it with the place after its record; 0 and the given place if there is no such record. The offset has to be a
+    Returns it with the place after its record; 0 and the given place if there is no such record. ``at`` must be a
     transaction's end.
     """
     last = 0
@@ -183,7 +184,7 @@ def end_of(files: Mapping[int, Path]) -> int:
 
 
 def first_of(path: Path, number: int) -> int | None:
-    """Sequence number of the first record of WAL ``number``; ``None``: it has no whole record yet, or is gone."""
+    """The sequence number of the first record of WAL ``number``; ``None``: no whole record yet, or the file is gone."""
     try:
         with closing(WalFile(path, number)) as wal:
             return wal.first_sequence()
@@ -192,7 +193,7 @@ def first_of(path: Path, number: int) -> int | None:
 
 
 def _behind_damage(files: WalFiles, number: int, at: int) -> tuple[int, int] | None:
-    """File and offset at which valid log may continue after the damage at ``at``."""
+    """The file and the offset at which valid log may continue after the damage at ``at``."""
     path = files.path(number)
     if path is not None:
         with closing(WalFile(path, number)) as wal:
@@ -206,10 +207,10 @@ def _behind_damage(files: WalFiles, number: int, at: int) -> tuple[int, int] | N
 
 
 def find_sequence(files: WalFiles, sequence: int, *, source_id: str, incarnation: int) -> Datamarker:
-    """The last transaction end at which nothing above sequence number ``sequence`` was delivered.
+    """The last transaction's end before which no sequence number above ``sequence`` occurs.
 
-    A reader opened there begins with the transaction that holds ``sequence + 1``, from its first update on.
-    Raises :class:`PositionPurged` if the log begins later, :class:`PositionError` if it does not reach it yet.
+    A reader opened there begins with the transaction that holds ``sequence + 1``, from its first update on. Raises
+    :class:`PositionPurged` if the log begins later, and :class:`PositionError` if it does not reach the number yet.
     """
     cursor, encoder = _cursor(files, None)
     known = cursor.marker(incarnation, source_id, None, 0)
@@ -241,7 +242,7 @@ def find_sequence(files: WalFiles, sequence: int, *, source_id: str, incarnation
 def _narrow(
     files: WalFiles, sequence: int, known: Datamarker, found: bool, source_id: str, incarnation: int
 ) -> Datamarker:
-    """`find_sequence` record by record, from the last place known to lie before the result."""
+    """`find_sequence` record by record, from the last place known to precede the result."""
     cursor, encoder = _cursor(files, known if found else None, one_by_one=True)
     try:
         while True:
@@ -266,7 +267,7 @@ def _narrow(
 
 
 def read_record(files: WalFiles, begin: LogPosition) -> FoundRecord | None:
-    """The record that begins at ``begin``, for comparison with an anchor. ``None``: the file is gone, or no whole
+    """The record that begins at ``begin``, for comparison with an anchor; ``None``: the file is gone, or no whole
     record begins there."""
     path = files.path(begin.file)
     if path is None:

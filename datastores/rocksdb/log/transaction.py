@@ -1,7 +1,7 @@
-"""Records that are not one plain batch in memory: two-phase commit, and records too large for memory.
+"""Reads records that are not one plain batch in memory: two-phase commit, and records too large for memory.
 
-A record is walked in pieces. At a COMMIT, the entries of the prepared transaction are read again from the record of its
-PREPARE. Until then they are kept only in the WAL; memory holds their place::
+A record is read in parts. At a COMMIT, the entries of the prepared transaction are read again from the record of its
+PREPARE. Until then only the WAL holds them, and memory holds their place::
 
     walk := entry* ((BEGIN_PREPARE entry* END_PREPARE) | COMMIT prepared | COMMIT_AT prepared | ROLLBACK)*
 """
@@ -26,7 +26,7 @@ _COMMIT_AT: Final = 0x15
 
 
 class Payload(Protocol):
-    """A batch, read in pieces."""
+    """A batch that is read in parts."""
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes; empty at the end."""
@@ -40,14 +40,14 @@ class Bytes:
         self._data = data
 
     def read(self, size: int) -> bytes:
-        """The whole batch at once, because it is small."""
+        """The whole batch, regardless of ``size``, because it is small."""
         data, self._data = self._data, b""
         return data
 
 
 @dataclass(slots=True)
 class PreparedBatch:
-    """The entries of a prepared transaction: bytes ``begin`` to ``end`` of the batch at ``place`` (file, offset)."""
+    """A prepared transaction's entries: bytes ``begin`` to ``end`` of the batch at ``place`` (file, offset)."""
 
     place: tuple[int, int]
     begin: int
@@ -60,11 +60,11 @@ class Outcome:
 
     DONE: Final = 0
     PIECE: Final = 1
-    """About as much as requested is encoded, and more follows."""
+    """About the requested bytes are encoded, and more follow."""
     GAP: Final = 2
     BACK: Final = 3
     UNPREPARED: Final = 4
-    """A commit of ``xid``, whose prepare was not seen."""
+    """A commit of ``xid``, whose prepare was not found."""
 
 
 def refuse_per_batch() -> UnsupportedLog:
@@ -84,7 +84,7 @@ class _Level:
     def __init__(self, payload: Payload, skip: int, left: int) -> None:
         self.payload = payload
         self.skip = skip
-        self.left = left  # bytes still to be read after the skipped ones
+        self.left = left  # unread bytes after the skipped ones
         self.buffer = b""
         self.at = 0
         self.offset = skip  # offset in the batch at which the buffer begins
@@ -110,10 +110,10 @@ class _Level:
             self.left -= len(piece)
             self.ended = not piece or not self.left
             have += parts.write(piece)
-        self.buffer = parts.getvalue()  # getvalue() does not copy: the largest update's value is in memory once
+        self.buffer = parts.getvalue()  # getvalue() does not copy, so a large value is in memory once
 
     def drop(self) -> None:
-        """Free the bytes before ``at`` if they are many."""
+        """Free the bytes before ``at`` if there are many."""
         if self.at > _PIECE * 16:
             self.buffer = self.buffer[self.at :]
             self.offset += self.at
@@ -123,8 +123,8 @@ class _Level:
 class RecordWalk:
     """Reads one record into an encoder.
 
-    ``prepared``: the unresolved transactions by name (xid), updated by the walk. ``consumed``: sequence numbers that
-    the record has taken so far. ``index``: the number of its updates in earlier pieces.
+    ``prepared``: the prepared transactions by name (xid), which the walk updates. ``consumed``: the sequence numbers
+    used by the record so far. ``index``: the number of its updates in earlier parts.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class RecordWalk:
         self._resolve = resolve
         self._levels = [_Level(payload, 0, 1 << 62)]
         self._begun = False
-        self._prepare: tuple[int, int] | None = None  # the open prepare: where its entries begin, the count before
-        self._written = 0  # entries of the record itself, as counted in its header
+        self._prepare: tuple[int, int] | None = None  # the open prepare: its entries' begin, the count before
+        self._written = 0  # entries of the record that its header counts
         self._in_commit = False
         self._skipping = encoder.skipping
         self.consumed = 0
@@ -159,9 +159,9 @@ class RecordWalk:
     def step(self, max_bytes: int) -> int:
         """Encode about ``max_bytes`` more.
 
-        Returns an `Outcome`. After `Outcome.DONE` the caller still has to report the transaction's end. `GAP` and
-        `BACK` are returned before anything is encoded or changed. After `UNPREPARED` (see ``xid``) the next step
-        continues after the commit. Raises :class:`DecodeError`.
+        Returns an `Outcome`. After `Outcome.DONE` the caller must still report the transaction's end. `GAP` and `BACK`
+        are returned before anything is encoded or changed. After `UNPREPARED` (see ``xid``) the next step continues
+        after the commit. Raises :class:`DecodeError`.
         """
         encoder = self._encoder
         if not self._begun:
@@ -295,7 +295,7 @@ class RecordWalk:
         return None
 
     def _name(self, level: _Level, at: int) -> tuple[bytes, int]:
-        """The string ``at`` bytes after the level's place, and the index after it."""
+        """The string ``at`` bytes after the present place of ``level``, and the index after it."""
         if len(level.buffer) - level.at < at + 5 and not level.ended:
             level.more(at + 5)
         size = shift = 0

@@ -1,4 +1,4 @@
-"""One WAL file: checked records from any place on, and the reason if a place has no record."""
+"""Reads one WAL file: checked records from any place on, or the reason why a place has no record."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from wormhole.model.errors import DecodeError, SourceUnavailable, UnsupportedLog
 __all__ = ["LARGE", "FillResult", "PayloadReader", "WalFile", "WalRecord"]
 
 LARGE: Final = 4 << 20
-"""A record of more bytes than this is never in memory as a whole: it is checked first and then read again in pieces."""
+"""A larger record, in bytes, is never in memory as a whole: it is checked first, then read again in parts."""
 
 _CHUNK: Final = 256 << 10
 _MOST: Final = LARGE + (LARGE >> 10) + BLOCK  # a record and the headers of its fragments
 _ZSTD: Final = 7
-_HEAD: Final = struct.Struct("<QI")  # a batch begins with its sequence number and its count
+_HEAD: Final = struct.Struct("<QI")  # sequence number and count, at a batch's beginning
 _TIMESTAMP_SIZE: Final = struct.Struct("<IH")
 _FAULTS: Final = {
     STALE: "belongs to another log number",
@@ -54,20 +54,20 @@ _FAULTS: Final = {
 
 
 class FillResult(Enum):
-    """What :meth:`WalFile.fill` found at a place."""
+    """The findings of :meth:`WalFile.fill` at a place."""
 
     RECORDS = 1
-    """Whole records, now in ``frames``."""
+    """Whole records, which are now in ``frames``."""
     LARGE = 2
     """The beginning of a record of more than `LARGE` bytes."""
     END = 3
-    """No record: the file ends here, or has zeros or the remains of an older log."""
+    """No record: the file's end, zeros, or the remains of an older log."""
     TORN = 4
-    """Bytes that are no whole record: not yet written completely, never finished, or damaged. See `WalFile.check`."""
+    """Bytes that are no whole record: incomplete, never finished, or damaged. See `WalFile.check`."""
 
 
 class WalRecord(NamedTuple):
-    """A whole record: its place and the fields of its batch's header."""
+    """A whole record: its place, and its batch's header."""
 
     begin: int
     end: int
@@ -77,14 +77,14 @@ class WalRecord(NamedTuple):
 
 class WalFile:
     """An open WAL. ``number``: the log's number. ``data``: bytes of the file from offset ``base`` on. ``frames``: the
-    records found in them.
+    records found in ``data``.
 
     ``zstd``: payloads are compressed. ``timestamps``: sizes of user-defined timestamps by column family, from the log
-    up to the furthest place that was read. ``fault``: where `fill` last stopped, and the reason (of `log_format`).
+    up to the furthest place that was read. ``fault``: where `fill` last stopped, and the reason (see `log_format`).
     """
 
     def __init__(self, path: Path, number: int) -> None:
-        """Open the file. Raises :class:`SourceUnavailable` when it does not exist or access is denied."""
+        """Open the file. Raises :class:`SourceUnavailable` if it does not exist or access is denied."""
         self.number = number
         self.path = path
         try:
@@ -108,7 +108,7 @@ class WalFile:
             self._fd = -1
 
     def changed(self) -> tuple[int, int]:
-        """Size and time of the last change. If they are unchanged, nothing was written."""
+        """The file's size and time of the last change. If both are unchanged, nothing was written."""
         stat = os.fstat(self._fd)
         return stat.st_size, stat.st_mtime_ns
 
@@ -119,7 +119,7 @@ class WalFile:
             raise SourceUnavailable(f"{self.path.name} cannot be read at {at}: {error.strerror}") from error
 
     def _read_head(self) -> None:
-        """Read the settings in the file's first records, which apply to all others. A reader may begin in the
+        """Read the settings in the file's first records. They apply to the whole file, and a reader may begin in the
         middle.
         """
         data = self._pread(BLOCK, 0)
@@ -150,7 +150,8 @@ class WalFile:
         return meta.next_at
 
     def fill(self, at: int, want: int = _CHUNK) -> FillResult:
-        """Read from offset ``at``, a record's beginning or end, and find whole records, at least one if one follows."""
+        """Read from offset ``at``, where a record begins or ends, and find whole records: at least one, if one
+        follows."""
         self.frames.count = 0
         want = max(want, BLOCK)
         while True:
@@ -164,7 +165,7 @@ class WalFile:
                 at += self._apply(data, at, stop)
             elif status == MORE:
                 if len(data) < want:
-                    # Less than a header, and zeros, are the trailer of a block or preallocated space.
+                    # Zeros, or fewer bytes than a header, are a block's trailer or preallocated space.
                     return FillResult.TORN if data[stop:].strip(b"\0") else FillResult.END
                 begun = self.frames.record_at
                 if begun:
@@ -180,9 +181,9 @@ class WalFile:
                 return FillResult.TORN
 
     def measure(self, at: int) -> tuple[int, int] | None:
-        """Check the record at ``at`` without keeping it: the offset after it and the CRC32C of its payload.
+        """The offset after the record at ``at``, and its payload's CRC32C. The payload is not kept in memory.
 
-        ``None`` when it is not whole (see ``fault``).
+        ``None``: the record is not whole (see ``fault``).
         """
         crc = 0
         for data, start, end, after, kind in self._fragments(at):
@@ -192,9 +193,9 @@ class WalFile:
         return None
 
     def payload(self, at: int) -> Iterator[bytes]:
-        """The stored payload of the record at ``at``, fragment by fragment.
+        """The stored payload of the record at ``at``, by fragments.
 
-        The record was whole before. Raises :class:`DecodeError` if it no longer is."""
+        The caller has checked that the record is whole. Raises :class:`DecodeError` if it no longer is."""
         for data, start, end, _, kind in self._fragments(at):
             yield data[start:end]
             if kind in {1, LAST}:
@@ -207,7 +208,7 @@ class WalFile:
         while True:
             data = self._pread(_CHUNK, at)
             stop, status = 0, ROOM
-            while status == ROOM:  # fragments may be as small as their headers, so one read may hold many
+            while status == ROOM:  # one read may hold many fragments, because they may be small
                 begun = stop
                 stop, status = frame(data, at, begun, self.number, frames, inside, True)
                 for i in range(frames.count):
@@ -221,7 +222,7 @@ class WalFile:
             at += stop
 
     def payload_crc(self, first: int) -> int:
-        """CRC32C of the payload of the record that begins with fragment ``first`` of ``frames``."""
+        """The CRC32C of the payload of the record that begins with fragment ``first`` of ``frames``."""
         frames, data, crc = self.frames, self.data, 0
         while True:
             crc = extend(crc, data[frames.starts[first] : frames.ends[first]])
@@ -230,14 +231,13 @@ class WalFile:
             first += 1
 
     def open_payload(self, at: int) -> PayloadReader:
-        """A reader of the batch of the record at ``at``, in pieces."""
+        """A reader that returns the batch of the record at ``at`` in parts."""
         return PayloadReader(self.payload(at), self.zstd)
 
     def batch(self, first: int, after: int) -> bytes | None:
-        """The batch of the record of fragments ``first`` to ``after`` (exclusive); ``None`` when it has more than
-        `LARGE` bytes.
+        """The batch of the record in fragments ``first`` to ``after`` (exclusive); ``None``: it exceeds `LARGE` bytes.
 
-        Raises :class:`DecodeError` when it does not decompress.
+        Raises :class:`DecodeError` if it cannot be decompressed.
         """
         frames = self.frames
         stored = b"".join([self.data[frames.starts[i] : frames.ends[i]] for i in range(first, after)])
@@ -259,7 +259,7 @@ class WalFile:
         return b"".join(parts)
 
     def first_sequence(self) -> int | None:
-        """Sequence number of the file's first record; ``None`` if the file has no whole record yet.
+        """The sequence number of the file's first record; ``None``: the file has no whole record yet.
 
         Raises :class:`DecodeError` if the bytes at its beginning can never become a record (see `check`).
         """
@@ -275,7 +275,7 @@ class WalFile:
         return int.from_bytes(head[:8], "little") if len(head) == 12 else None
 
     def records(self) -> Iterator[WalRecord]:
-        """Every whole record from the file's beginning on. Damaged bytes are skipped."""
+        """All whole records of the file. Damaged bytes are skipped."""
         at = 0
         while True:
             result = self.fill(at)
@@ -306,7 +306,7 @@ class WalFile:
         return WalRecord(begin, end, *_HEAD.unpack(head.ljust(_HEAD.size, b"\0")))
 
     def read_timestamps(self, before: int) -> None:
-        """Read the sizes of timestamps in the file before offset ``before``, for a reader that began after them."""
+        """Read the sizes of timestamps before offset ``before``, for a reader that began after them."""
         with closing(WalFile(self.path, self.number)) as walk:
             for record in walk.records():
                 if record.end >= before:
@@ -314,12 +314,11 @@ class WalFile:
             self.timestamps.update(walk.timestamps)
 
     def later_record(self, at: int) -> int | None:
-        """The place of the next valid fragment of this log after ``at``, which has none itself. ``None``: no valid
-        fragment follows."""
+        """The place of the next valid fragment of this log after ``at``; ``None``: no valid fragment follows."""
         rest = self._pread(BLOCK - at % BLOCK, at)
         for i in range(1, len(rest) - 6):
             length = rest[i + 4] | rest[i + 5] << 8
-            known = rest[i + 6] in KNOWN_KINDS  # checksums at all other bytes, too, would take long
+            known = rest[i + 6] in KNOWN_KINDS  # computing checksums at all other bytes would take long
             if known and 0 < length <= len(rest) - i - 7 and valid_at(rest, at, i, self.number):
                 return at + i
         base = at - at % BLOCK + BLOCK
@@ -342,7 +341,7 @@ class WalFile:
 
     def check(self) -> None:
         """Raise :class:`DecodeError` if `fill` or `measure` stopped at a whole fragment that is part of no known
-        record. Nothing written later can complete it, so it is not the live end."""
+        record. Such a fragment is not the live end, because no later write can complete it."""
         at, status = self.fault
         if status == BAD_ORDER:
             raise self.error("fragment header", at, _FAULTS[status])
@@ -355,15 +354,15 @@ class WalFile:
             )
 
     def is_foreign(self) -> bool:
-        """Whether `fill` stopped at the file's beginning, at a full block that is no record. The file may be
+        """Whether `fill` stopped at a full block at the file's beginning that holds no record. The file may be
         encrypted."""
         if self.recycled or self.fault not in {(0, BAD_CHECKSUM), (0, BAD_LENGTH)}:
             return False
         return bool(self._pread(7, BLOCK).strip(b"\0"))
 
     def damage(self, later: int | None) -> DecodeError:
-        """The error for ``fault``. A record at ``later`` proves that ``fault`` is not the live end; ``None``: the file
-        is foreign (see `is_foreign`)."""
+        """The error for ``fault``. ``later``: the place of a record, which proves that ``fault`` is not the live end;
+        ``None``: the file is foreign (see `is_foreign`)."""
         at, status = self.fault
         if later is None:
             return DecodeError(
@@ -375,9 +374,9 @@ class WalFile:
 
 
 class PayloadReader:
-    """A record's batch in pieces, decompressed if needed.
+    """Reads a record's batch in parts, and decompresses it if needed.
 
-    Holds at most the requested bytes and one fragment in memory."""
+    It holds at most the requested bytes and one fragment in memory."""
 
     def __init__(self, fragments: Iterator[bytes], zstd: bool) -> None:
         self._fragments = fragments
@@ -394,7 +393,7 @@ class PayloadReader:
             raise DecodeError(f"record: its payload does not decompress: {error}") from error
 
     def read_stored(self, size: int) -> bytes:
-        """Up to ``size`` bytes as they are stored."""
+        """Up to ``size`` bytes in their stored form."""
         while not self._rest:
             fragment = next(self._fragments, None)
             if fragment is None:
@@ -405,7 +404,7 @@ class PayloadReader:
 
 
 class _File:
-    """The file object that zstandard reads from."""
+    """A file object from which zstandard reads."""
 
     def __init__(self, reader: PayloadReader) -> None:
         self._reader = reader
