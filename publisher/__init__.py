@@ -1,1 +1,1 @@
-"""The process that runs next to a datastore: reads its log, pushes to subscribers, keeps their datamarkers."""
+"""The publisher: the process beside a datastore that reads its log, pushes to subscribers and stores datamarkers."""

@@ -59,17 +59,16 @@ __all__ = ["run", "serve"]
 
 _log = logging.getLogger(__name__)
 
-# A busy thread holds the interpreter lock for this long at most: the event loop waits for the decoder no longer than
-# that (measured with the default of 5 ms: 99th percentile of the loop's delay 10 ms; with this: well under 1 ms).
+# The longest time for which a busy decoder thread holds the interpreter lock while the event loop waits. The 99th
+# percentile of the loop's delay is 10 ms with the default of 5 ms, and well under 1 ms with this value.
 _SWITCH_S = 0.0005
-# Every few seconds Python searches all objects for cyclic garbage, and nothing is delivered meanwhile (measured at
-# 1,000 transactions a second: 30 to 80 ms). Objects that exist when the publisher is ready stay, and are excluded. The
-# others, mostly the change buffer, are searched a tenth as often. A publisher that takes a log over has no time for
-# that, so it is done before it stands by.
+# Python's garbage collector stops deliveries every few seconds (measured at 1,000 transactions a second: for 30 to
+# 80 ms). Objects that exist when the publisher is ready are excluded from its search. Later objects, mostly the change
+# buffer, are searched a tenth as often. A standby excludes its objects early, because a takeover has no time for that.
 _GARBAGE = 700, 10, 100
-# The next owner begins meanwhile, with the same database or on the same machine.
+# The pause in which the next owner begins, before this process becomes a candidate again.
 _NEXT_BEGINS_S = 1.0
-# The event loop's, and one for all readers, stores and gRPC.
+# Memory arenas of the allocator: one for the event loop, one for all threads of readers, stores and gRPC.
 _ARENAS = 2
 
 
@@ -81,7 +80,7 @@ async def serve(
     ready: Callable[[str], None] = lambda address: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Serve one log until cancelled: own it, or stand by for as long as another publisher does.
+    """Serve one log until cancelled. The process owns the log, or stands by while another publisher owns it.
 
     ``ready`` is called with the admin address. Raises :class:`~wormhole.model.errors.WormholeError`."""
     check_candidates(config, dataset, copy, log)
@@ -97,7 +96,7 @@ async def serve(
 
 
 async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Callable[[str], None]) -> None:
-    """Serve until cancelled. Raises :class:`LogHandedOver` once another process has the log."""
+    """Serve until cancelled. Raises :class:`LogHandedOver` once another process owns the log."""
     place, options = configured_source(config, dataset, copy, log)
     check_formats(config, dataset)
     publishing = config.publisher
@@ -163,7 +162,9 @@ async def _serve(config: Config, dataset: str, copy: str, log: str, ready: Calla
 
 
 async def _supervised(config: Config, served: tuple[str, str, str], inner: LogSource) -> SupervisedSource:
-    """The log's source, behind its relay if it has one or left one. ``served``: dataset, copy and log."""
+    """The log's source. It reads through the relay if one is configured, or if a former one left records.
+
+    ``served``: dataset, copy and log."""
     relay = configured_relay(config, *served) or await asyncio.to_thread(left_relay, config, *served)
     relayed = None if relay is None else RelayedSource(inner, *relay)
     return SupervisedSource(relayed or inner, relayed)
@@ -174,7 +175,7 @@ async def _start(source: SupervisedSource, store: MarkerStore, log: str) -> None
         await asyncio.to_thread(source.start)
     except WormholeError as error:
         # A datastore may start after its publisher. A permanent error ends a publisher that serves no flow yet. A
-        # publisher that has flows stays, because an operator can query it and act through it only while it runs.
+        # publisher that has flows stays, because operators can query and change flows only while it runs.
         if not isinstance(error, Retryable) and not await asyncio.to_thread(store.load):
             raise
         _log.error("publisher of %s serves, and waits for its log: %s", log, error)
@@ -189,7 +190,7 @@ def _candidate(
     known: KnownFlows,
     applications: ServedApplications,
 ) -> Candidate:
-    """The candidate as which this process may own the log. ``served``: dataset, copy and log."""
+    """This process as a candidate for owning the log. ``served``: dataset, copy and log."""
     dataset, copy, log = config.datasets[served[0]], *served[1:]
     found, failover = datastore(place.kind), dataset.failover_of(copy)
 
@@ -216,7 +217,7 @@ def _candidate(
         found = []
         for one in earlier:
             with suppress(MarkerStoreError):  # the log cannot be opened then: see `InheritedState`
-                # A failover of other copies may always have an owner, and serves none of these flows.
+                # A failover group without this copy may have an owner, but serves none of these flows.
                 if copy in await asyncio.to_thread(copies_of, store.source_state(one)):
                     found.append(one)
         return found
@@ -261,7 +262,7 @@ def _say_ready(path: Path, admin: str, http: str, running: str, write: Callable[
         write()
         write_ready(path, ReadyFile(pid, process_started(pid) or 0, admin, http, __version__, running))
     except OSError as error:
-        # This publisher would not be found, so it ends, and its monitor starts it again.
+        # Other processes could not find this publisher. It ends, and its monitor starts it again.
         raise Retryable(
             f"{path} cannot be written: {error.strerror}",
             hint="make room on that disk, or let this user write there; state_dir under [publisher] names another",
@@ -308,7 +309,7 @@ async def _until_signalled(config: Config, dataset: str, copy: str, log: str) ->
     except asyncio.CancelledError:
         _log.info("stopped")
     except BaseExceptionGroup as group:
-        # Several tasks ended together. The first known error has the next step, and the others followed from it.
+        # Several tasks ended together. The first known error names the next step. The other errors followed from it.
         known = group.subgroup(WormholeError)
         if known is None:
             raise

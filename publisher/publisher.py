@@ -1,4 +1,4 @@
-"""The publisher of one log: its parts, and its life. :mod:`publisher.wiring` joins the parts."""
+"""The publisher of one log: its parts, and how they start and stop. :mod:`publisher.wiring` joins the parts."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ async def _by_the_caller() -> None:
 
 
 async def _result_of(task: asyncio.Task[None]) -> None:
-    """Wait for a task that goes on when this is cancelled."""
+    """Wait for a task. The task continues when the wait is cancelled."""
     await asyncio.shield(task)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Publisher:
-    """Tails one log and pushes it. The attributes are its parts; each part describes what it does.
+    """Tails one log and pushes its updates. The attributes are its parts. The class of each part describes the part.
 
     ``run`` serves until cancelled and then stops gracefully.
     """
@@ -87,20 +87,20 @@ class Publisher:
         start_source: Callable[[], Awaitable[None]] = _by_the_caller,
         stop_source: Callable[[], Awaitable[None]] = _by_the_caller,
     ) -> None:
-        """Wait until this process owns the log, and serve until cancelled. Then finish the work, store acknowledged
-        datamarkers and leave.
+        """Wait until this process owns the log, then serve until cancelled. After that, finish the work, store
+        acknowledged datamarkers and give up the log.
 
-        Raises what makes serving impossible, and :class:`~publisher.flows.ownership.LogHandedOver`.
+        Raises the errors that make serving impossible, and :class:`~publisher.flows.ownership.LogHandedOver`.
 
         The store has to be open and the coordinator connected. The caller closes them afterwards. ``start_source`` is
         called once this process owns the log, because a standby does not use the datastore. ``stop_source`` is called
         while this process still owns the log, so that the next owner finds the source's documents.
         """
         patience_s = self.served.settings.stop_timeout
-        listening = asyncio.create_task(self.listener.run(), name="attach")  # it outlasts the streams
+        listening = asyncio.create_task(self.listener.run(), name="attach")  # ends after the streams
         assigning = asyncio.create_task(
             self.assigner.run(), name="assigner"
-        )  # a standby too hangs up on those that left
+        )  # a standby too hangs up on subscribers that left
         try:
             await self.ownership.take(self._info())
             await start_source()
@@ -131,7 +131,7 @@ class Publisher:
             await self.background.stop()
             try:
                 await self.assigner.close(patience_s)
-            finally:  # also when a second signal cuts the waiting short
+            finally:  # also when a second signal ends the wait early
                 await cancel_all(listening)
                 await self._leave(stop_source)
                 for threads in (self.records.markers, self.peer_threads, self.letter_threads):

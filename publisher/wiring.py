@@ -95,14 +95,12 @@ def wired(
     ownership: Ownership | None = None,
     insecure: bool = False,
 ) -> Publisher:
-    """The publisher of ``source``.
+    """The publisher of ``source``. Each part is made after the parts that it needs.
 
-    ``relay``: the log's relay, if it has one. It has no default, because a forgotten one would not be noticed.
-    ``open_tables``: opens the rows of the log's tables; ``boundaries``: where chunks of these rows end. ``ownership``:
-    how it becomes the owner of the log; by default by its registration alone. ``insecure``: whether subscribers may
-    dial from other hosts without TLS.
-
-    The body is long because it makes all parts: each part is made after the parts that it needs.
+    ``relay``: the log's relay, or ``None``. The argument has no default, because a forgotten relay would not be
+    noticed. ``open_tables``: opens the rows of the log's tables. ``boundaries``: stores where chunks of these rows end.
+    ``ownership``: how the publisher becomes the owner of the log; by default by its registration alone. ``insecure``:
+    whether subscribers may dial from other hosts without TLS.
     """
     settings, dataset = served.settings, served.dataset
     ownership = ownership or Ownership(coordinator, fenced=settings.markers == "zookeeper", clock=clock)
@@ -125,7 +123,7 @@ def wired(
     fleet = Fleet(source, limits, events, pace.gather_s, lambda: pace.delay, clock=clock)
     log = TailedLog(source, fleet, clock)
     scans = RowScans(fleet, open_tables, boundaries or MemoryBoundaries(), dataset.existing_rows, clock)
-    # One update of the largest size, and its surroundings: of all subscribers together.
+    # Memory for the updates that all subscribers together send for parking: one of the largest size with its envelope.
     room = Room(settings.max_update_bytes + _BESIDE_AN_UPDATE)
     # Decoding updates for parking takes processor time, and storing them waits for a disk or for ZooKeeper.
     peer_threads = PeerThreads("letters-opened", 1, clock)

@@ -1,6 +1,5 @@
-"""Flows: which flows exist, which subscriber receives each, what is stored about each, and how a flow that cannot
-continue is treated.
+"""Flows: which flows exist, which subscriber receives each flow, what is stored about it, and what happens when it
+cannot continue. A flow is one shard of a log for one application.
 
-The package has more than twenty modules. Each is one rule or one store, and most of them use the same
-``PublisherFlow``.
+Each module is one rule or one store. Most modules use ``PublisherFlow``.
 """

@@ -1,7 +1,6 @@
-"""The applications that a publisher serves. It follows which are configured, and gives each a flow for every shard of
-the log.
+"""Follows which applications are configured, and gives each application a flow for every shard of the log.
 
-A problem of one application is reported and tried again; it never affects the others.
+A problem of one application is reported and tried again. It never affects other applications.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ _RETRY_S = 2.0
 
 
 class Unserved(NamedTuple):
-    """An application that should be served with ``config`` and is not, and the reason. ``retry``: whether the reason
-    may disappear by itself."""
+    """An application that should be served with ``config`` and is not. ``why``: the reason. ``retry``: whether the
+    reason may disappear by itself."""
 
     config: ApplicationConfig
     why: Problem
@@ -78,9 +77,9 @@ class Applications:
     ``known``: set once the configuration was read. ``unserved``: the applications that are configured and cannot be
     served.
 
-    ``behind`` always contains the applications that have shards without a flow. No stored datamarker of theirs may pass
+    ``behind`` always contains the applications that have shards without a flow. Their stored datamarkers must not pass
     the first update of such a shard, because a restart would then begin the shard after its first updates.
-    ``registering`` is held while new flows get their beginning: no log may be released meanwhile.
+    ``registering``: a lock that is held while the beginnings of new flows are stored. No log is released meanwhile.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Applications:
         self._coordinator = coordinator
         self._assigner = assigner
         self._behind = behind
-        self._mask_key: MaskKey | None = None  # as it was first read: another key would change every masked value
+        self._mask_key: MaskKey | None = None  # read once: another key would change every masked value
         self._shards: set[str] = set()
         self._applications: dict[str, tuple[ApplicationConfig, Filter]] = {}
         self._configured: frozenset[str] = frozenset()  # all configured applications, also of other logs
@@ -129,7 +128,7 @@ class Applications:
 
     @property
     def idle(self) -> bool:
-        """Whether no work is under way except for watching."""
+        """Whether no task is under way except the watches of subscribers."""
         return len(self._background) <= len(self._watches)
 
     async def stop(self) -> None:
@@ -178,7 +177,7 @@ class Applications:
                     await self._try_to_serve(name, unserved.config)
 
     async def _try_to_serve(self, name: str, config: ApplicationConfig) -> None:
-        """A problem of one application is reported and tried again; it never affects the others."""
+        """Serve the application as configured. Its problem is reported and tried again."""
         try:
             await self._configure(name, config)
         except WormholeError as error:
@@ -205,7 +204,7 @@ class Applications:
         self._assigner.application(config)
         if known is None:
             self._behind.add(name)
-        if name not in self._watches:  # they are dialled while the flows are looked up
+        if name not in self._watches:  # its subscribers are dialled while its flows are looked up
             self._watches[name] = self._background.spawn(self._watch_subscribers(name), f"subscribers-{name}")
         self.see(await asyncio.to_thread(self._source.shards), but_for=name)
         await self._register(name, config, wanted)
@@ -227,7 +226,8 @@ class Applications:
                 self._assigner.recall(flow, cause)
 
     def _forget(self, name: str) -> None:
-        """The application is no longer configured: its subscribers are disconnected, and its markers stay stored."""
+        """Stop serving an application that is no longer configured. Its subscribers are disconnected, and its markers
+        stay stored."""
         del self._applications[name]
         self.unserved.pop(name, None)
         self._behind.discard(name)
@@ -250,8 +250,8 @@ class Applications:
                 await self._clock.sleep(_RETRY_S)
 
     def see(self, shards: Collection[str], but_for: str = "") -> None:
-        """The log contains these shards. Every application gets flows for the new ones, except for ``but_for``, which
-        is being registered anyway."""
+        """Note the log's present shards. Every application gets flows for the new shards, except ``but_for``, which is
+        being registered already."""
         born = set(shards) - self._shards
         if born:
             self._shards |= born
@@ -271,7 +271,7 @@ class Applications:
             raise
 
     async def _register(self, name: str, config: ApplicationConfig, wanted: Filter) -> None:
-        """Make a flow of each shard that has none."""
+        """Make a flow for each shard that has none."""
         async with self.registering:
             flows, shards = self._assigner.flows, frozenset(self._shards)
             missing = {shard for shard in shards if (name, shard) not in flows}
@@ -291,7 +291,7 @@ class Applications:
         self._assigner.changed()
 
     def _wait_for(self, flow: PublisherFlow, holder: FormerHolder) -> None:
-        """Wait for a handler that the last owner of the log may have called, before its lease ended, at its subscriber.
+        """Make the flow wait for a handler that may still run for the last owner of the log, at ``holder``.
 
         If no other publisher can own the log, there is no wait: the last owner was an earlier process of this
         publisher, which has ended.
@@ -305,7 +305,7 @@ class Applications:
         """See :class:`~publisher.flows.part_reports.Described`. The log is described before."""
         unreadable = problem_from(message.unreadable)
         for name, unserved in sorted(self.unserved.items()):
-            if unserved.why != unreadable:  # otherwise the common cause is reported already
+            if unserved.why != unreadable:  # an unreadable log is reported once, for all applications
                 text = f"application {name} is not served as configured: {unserved.why.text}"
                 warn(message, replace(unserved.why, text=text))
 
@@ -318,14 +318,14 @@ class Applications:
         return start_key(name, self._served.log)
 
     async def beginning(self, name: str) -> tuple[str, Datamarker]:
-        """The application's start as configured, and the present place of that start in the log.
+        """The application's configured start, and the present place of that start in the log.
 
-        Raises ``KeyError`` for an application that is not configured, and what the source raises."""
+        Raises ``KeyError`` for an application that is not configured, and the source's errors."""
         start = self._applications[name][0].start
         return start, await located(self._source, by_start(self._source, start, self._clock.wall()))
 
     def forgotten(self) -> None:
-        """A record of an application that is not configured was deleted: the log that such applications need has to be
+        """Note that a record of an unconfigured application was deleted. The log that unconfigured applications need is
         determined again."""
         self._absent = None
 
@@ -335,15 +335,15 @@ class Applications:
         return [start for name, start in self._registrar.starts.items() if name in unused]
 
     async def needed(self) -> list[LogPosition]:
-        """The places in the log that flows need which are not served, or not yet. Called with ``registering`` held."""
+        """The places in the log that unserved flows need. Called with ``registering`` held."""
         places = [start.read_from for start in self.unused_starts()]
         for name in tuple(self.unserved):
             places += await self._registrar.needed(name)
         return [*places, *await self._needed_by_absent()]
 
     async def _needed_by_absent(self) -> Iterable[LogPosition]:
-        """The places that applications outside the configuration need: such an application may soon be configured
-        again. The disk budget bounds the log that is kept for it."""
+        """The places that unconfigured applications need, because such an application may be configured again. The disk
+        budget bounds the log that is kept for it."""
         if self._absent is None:
             configured = self._configured
             absent = await self._registrar.needed_without(configured)
@@ -356,6 +356,6 @@ class Applications:
                     name,
                 )
             if configured is not self._configured:
-                return absent.values()  # asked again at the next release
+                return absent.values()  # incomplete: read again at the next release
             self._absent = absent
         return self._absent.values()

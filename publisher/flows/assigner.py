@@ -1,4 +1,4 @@
-"""Keeps each flow with the subscriber that the assignment names.
+"""Moves each flow to the subscriber that :mod:`publisher.flows.assignment` chooses.
 
 One task decides (:meth:`Assigner.run`). Every change wakes it. A flow moves in four steps: revoke it, wait for
 ``released`` (or until no handler can run any more), raise the epoch in the store, assign it. A crash between any two
@@ -39,15 +39,15 @@ __all__ = ["Assigner", "Permits", "Timeouts"]
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-_LIST_BYTES: Final = 512 << 10  # the list of subscribers takes at most this
-_TOGETHER = 100  # flows whose epochs are raised and recorded at one time
+_LIST_BYTES: Final = 512 << 10  # the largest list of subscribers in a status message
+_TOGETHER = 100  # the most flows whose epochs are raised and recorded together
 
 _Given = tuple[SubscriberStream, PublisherFlow]
 _Step = Callable[[SubscriberStream, PublisherFlow], Awaitable[bool]]
 
 
 class Permits(Protocol):
-    """What may be done for the flows now; see :class:`publisher.flows.ownership.Ownership`."""
+    """What the publisher may do with its flows now; see :class:`publisher.flows.ownership.Ownership`."""
 
     def ours(self) -> bool: ...
 
@@ -72,8 +72,8 @@ class Openings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards. ``handler``: how
-    long a handler may run, and so how long the release by a subscriber is waited for.
+    """Timeouts in seconds. ``grace``: how long a subscriber that vanished, or cannot be dialled, keeps its shards.
+    ``handler``: how long a handler may run, and so how long the publisher waits for a release.
     """
 
     grace: float
@@ -82,7 +82,7 @@ class Timeouts:
 
 @dataclass(slots=True)
 class _Member:
-    """One subscriber: its stream, and the time since when it is no longer registered (``None``: it is registered)."""
+    """One subscriber and its stream. ``gone_since``: when its registration ended; ``None``: it is registered."""
 
     stream: SubscriberStream
     task: asyncio.Task[None]
@@ -91,9 +91,11 @@ class _Member:
 
 @dataclass(slots=True)
 class _Application:
-    """``infos``: the subscribers of the last registration; ``refused``: the subscribers that were logged as not
-    allowed; ``configured``: whether it is configured now; ``crowded``: whether it was logged that there are more
-    subscribers than are dialled. ``given``: the last input of the assignment, and ``wanted`` its result.
+    """The subscribers of an application.
+
+    ``infos``: the registered subscribers. ``refused``: the subscribers that were logged as not allowed.
+    ``configured``: whether the application is configured now. ``crowded``: whether an excess of subscribers was
+    logged. ``given``: the last input of the assignment; ``wanted``: its result.
     """
 
     config: ApplicationConfig
@@ -107,7 +109,7 @@ class _Application:
     settled: bool = False
 
     def rests(self) -> bool:
-        """Whether time alone changes nothing: no subscriber is away, was asked for a release, or is waited for."""
+        """Whether only an event can change a decision: no subscriber is away, releasing a flow, or waited for."""
         return self.settled and all(
             member.gone_since is None
             and member.stream.connected
@@ -118,9 +120,9 @@ class _Application:
 
 
 class Assigner:
-    """See the module. Methods but :meth:`run` and :meth:`close` do not block and are called on the event loop.
+    """See the module. Methods are called on the event loop. Only :meth:`run` and :meth:`close` wait.
 
-    The parts that answer streams and open epochs need the assigner, so they :meth:`join` it after it was made.
+    The parts that answer streams and open epochs need the assigner, so :meth:`join` adds them later.
     """
 
     def __init__(
@@ -143,8 +145,8 @@ class Assigner:
         self._openings: Openings
         self._applications: dict[str, _Application] = {}
         self._former: dict[FlowKey, PublisherFlow] = {}
-        """Flows that were lost while their application was not configured. It gets new objects when it is configured
-        again."""
+        """Flows whose stream broke while their application was not configured. If the application is configured again,
+        its flows are new objects."""
         self._changed = asyncio.Event()
         self._ending: set[asyncio.Task[None]] = set()
         self._said = BatchedLog(lambda line: _log.info("%s", line))
@@ -152,17 +154,18 @@ class Assigner:
         dialer.attached.changed = self._attached_changed
 
     def join(self, events: StreamEvents, openings: Openings) -> None:
-        """``events`` receives what streams report, and ``openings`` prepares epochs. Called before anything else."""
+        """Add ``events``, which receives what streams report, and ``openings``, which prepares epochs. Called before
+        any other method."""
         self._events, self._openings = events, openings
 
     # -- events
 
     def changed(self) -> None:
-        """Something that the assignment depends on changed."""
+        """Wake the deciding task, because an input of the assignment changed."""
         self._changed.set()
 
     def application(self, config: ApplicationConfig) -> None:
-        """The application is configured (anew)."""
+        """Take over the application's new configuration."""
         known = self._applications.get(config.name)
         if known is None:
             self._applications[config.name] = _Application(config)
@@ -173,14 +176,15 @@ class Assigner:
         self.changed()
 
     def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
-        """The registered subscribers of an application. They are ignored where subscribers dial the publisher."""
+        """Take over the registered subscribers of an application. They are ignored if its subscribers dial the
+        publisher."""
         app = self._applications.get(application)
         if app is not None:
             app.infos = tuple(infos)
             self._present(app)
 
     def forgotten(self, application: str) -> None:
-        """The application is no longer configured: its subscribers are disconnected."""
+        """Disconnect the subscribers of an application that is no longer configured."""
         app = self._applications[application]
         app.infos, app.configured = (), False
         self._present(app)
@@ -191,7 +195,7 @@ class Assigner:
             self._present(app)
 
     def _present(self, app: _Application) -> None:
-        """Follow which subscribers are present."""
+        """Compare the members with the subscribers that are present, and dial the new ones."""
         now, application = self._clock.monotonic(), app.config.name
         dial = app.configured and app.config.connect == "publisher"
         infos = self._dialer.attached.of(application) if dial else app.infos
@@ -236,16 +240,16 @@ class Assigner:
         self.changed()
 
     def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        """The subscriber released the flow.
+        """Note that the subscriber released the flow.
 
-        A release without a request means that the subscriber leaves: it would release any further flow too.
+        A release that was not requested means that the subscriber is shutting down. It gets no other flow.
         """
         stream.leaving |= not flow.releasing
         flow.release("released by its subscriber")
         self.changed()
 
     def ended(self, stream: SubscriberStream, lost: Iterable[PublisherFlow], cause: str) -> None:
-        """A stream broke: its flows wait for its subscriber to return, or for another subscriber."""
+        """Note that a stream broke. Its flows wait for its subscriber to return, or for another subscriber."""
         now = self._clock.monotonic()
         for flow in lost:
             holder, process = flow.holding.subscriber, flow.holding.process
@@ -259,11 +263,11 @@ class Assigner:
         self.changed()
 
     def halt(self, stream: SubscriberStream, flow: PublisherFlow, cause: str, update_id: str = "") -> None:
-        """A handler failed until its retries were exhausted."""
+        """Halt the flow, because a handler failed until its retries were exhausted."""
         flow.halt(f"halted: {cause}", stream.info.id, stream.life, update_id)
 
     def go_on(self, flow: PublisherFlow) -> None:
-        """Assign the flow again: it was halted, paused, or held at its start."""
+        """Assign a flow again that was halted, paused, or held at its start."""
         if flow.held_at_start:
             self.recall(flow, "resumed")
         flow.resume()
@@ -283,7 +287,7 @@ class Assigner:
         self.changed()
 
     def present(self, flow: PublisherFlow) -> PublisherFlow:
-        """The present object of the flow. An application that was not configured for a moment has new objects."""
+        """The present object of the flow. The flows of an application that was configured again are new objects."""
         return self.flows.get(flow.key, flow)
 
     def owns_log(self) -> bool:
@@ -291,8 +295,7 @@ class Assigner:
         return self._permits.ours()
 
     def let_go(self) -> None:
-        """Hang up on every subscriber, because another publisher owns the log or may own it: an open flow would only
-        look as if it were served."""
+        """Hang up on every subscriber, because another publisher owns the log or may own it."""
         for stream in self.streams():
             if stream.flows:
                 stream.hang_up("this publisher does not own the log any more, as far as it knows")
@@ -301,8 +304,8 @@ class Assigner:
         """Ids of the application's subscribers that are connected or may be running. A registered subscriber may be
         running unless it is known to have left.
 
-        A file lists subscribers whether they run or not. At the address of a subscriber that does not run, no process
-        listens.
+        A file lists subscribers whether they run or not. A listed subscriber does not run if no process listens at its
+        address.
         """
         app = self._applications.get(application)
         members = {} if app is None else app.members
@@ -365,8 +368,8 @@ class Assigner:
         return stream
 
     def lend(self, flow: PublisherFlow, subscriber: str) -> None:
-        """A replay pushes, or pushed, to the subscriber. A handler of the flow may run there although no stream here
-        has the flow."""
+        """Note that a replay pushes, or pushed, to the subscriber. A handler of the flow may run there although no
+        stream of this publisher has the flow."""
         app = self._applications.get(flow.application)
         member = None if app is None else app.members.get(subscriber)
         until = flow.holding.held_until if flow.holding.subscriber == subscriber else 0.0
@@ -375,7 +378,8 @@ class Assigner:
         flow.holding.was_at(subscriber, stream, until, process=process)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Whether the subscriber accepts the list of parked rows, whose later updates it has to park."""
+        """Whether the list of parked rows fits a message to the subscriber. It has to park later updates of these
+        rows."""
         if not flow.parking.count or not (lacking := stream.lacking(flow)):
             return True
         problem = Problem(
@@ -423,7 +427,7 @@ class Assigner:
                     await self._changed.wait()
         except TimeoutError:
             _log.warning("subscribers still work on some flows: these are repeated after the next start")
-        finally:  # also when a second signal cuts the waiting short
+        finally:  # also when a second signal ends the wait early
             for app in self._applications.values():
                 for name in tuple(app.members):
                     self._end(app, name)
@@ -437,9 +441,10 @@ class Assigner:
         app.members[info.id] = _Member(stream, task)
 
     def _dialled_anew(self, name: str, former: SubscriberStream | None, stream: SubscriberStream) -> None:
-        """The stream of a restarted subscriber may have led to its new process before that process was registered. So a
-        handler of one of the stream's flows may run there. Where another side dials now, the former process may run
-        still.
+        """Note where handlers of flows of the ``former`` stream may still run, after the subscriber ``name`` restarted.
+
+        The former stream may have reached the new process before that process was registered. If the dialling side has
+        changed, the former process may still run.
         """
         for flow in self.flows.values():
             if former is None or flow.holding.lost_from is not former:
@@ -451,7 +456,7 @@ class Assigner:
                 flow.holding.was_at(name, None, until, process=former.info.process)
 
     def _end(self, app: _Application, name: str) -> None:
-        """Hang up for good; :meth:`close` waits for what is still under way then."""
+        """Hang up for good. :meth:`close` waits for the stream's task to end."""
         task = app.members.pop(name).task
         task.cancel()
         self._ending.add(task)
@@ -465,9 +470,10 @@ class Assigner:
         return there and app.config.allows(name)
 
     def _takeover_s(self, stream: SubscriberStream) -> float:
-        """How long a subscriber may be away before its shards move. A subscriber that does not answer may still run a
-        handler. At an address where no process listens no handler runs. A connected subscriber is asked for a release
-        first.
+        """How long a subscriber may be away before its shards move, in seconds.
+
+        A subscriber that does not answer may still run a handler, so the handler's timeout is added. No handler runs at
+        an address where no process listens. A connected subscriber is asked for a release first.
         """
         silent = not stream.connected and not stream.vacant
         return self._timeouts.grace + (self._timeouts.handler if silent else 0.0)
@@ -499,7 +505,7 @@ class Assigner:
         now = self._clock.monotonic()
         app.settled = False
         for name, member in tuple(app.members.items()):
-            # A subscriber that said goodbye and is still listed may return.
+            # A subscriber that left and is still registered may return.
             listed = member.gone_since is None and app.config.allows(name)
             idle = not member.stream.flows and not self._is_waited_for(member.stream, now)
             if not listed and idle and not self._takes_part(app, name, now):
@@ -558,28 +564,28 @@ class Assigner:
         member = None if target is None else app.members.get(target)
         holder = None if holding.subscriber is None else app.members.get(holding.subscriber)
         if holding.held_until:
-            # An earlier publisher assigned it, and no release was reported since. Another process of the same id
-            # knows nothing of what the former one does.
+            # An earlier publisher assigned the flow, and no release was reported since. A new process of the same
+            # subscriber id does not know the handlers of the former process.
             if holder is not None and holder.stream.info.process != holding.process:
                 holder = None
             if now >= holding.held_until or (holder is not None and (holder.stream.vacant or holder.stream.left)):
                 holding.was_at(None, None)
                 holder = None
             elif holder is not None and holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
-                return holder.stream  # it moves from there like any other flow: by its release
+                return holder.stream  # the flow is assigned there, and moves by a release
             else:
                 at = f"{holding.subscriber}, where the last publisher had it"
                 flow.explain(passing(f"a handler may still run at {at}"))
                 return None
         if holder is not None and holder is not member and holding.lost_from is holder.stream:
-            # Its connection broke while it held the flow, and a handler of it may still run.
+            # The holder's connection broke, and its handler of the flow may still run.
             if holder.stream.connected and self._takes_part(app, holder.stream.info.id, now):
-                return holder.stream  # it is asked for a release then: only it knows when its handler has ended
+                return holder.stream  # and is asked for a release: only it knows when its handler has ended
             if self._may_work(holder.stream, now):
                 flow.explain(passing(f"a handler may still run at {holding.subscriber}, whose connection broke"))
                 return None
         if member is not None and holding.halted_life is member.stream.life:
-            return None  # it is halted there; a restart of the subscriber begins a new life
+            return None  # the flow is halted there until the subscriber restarts
         if member is None or not member.stream.connected:
             text = "no subscriber is there" if target is None else f"waiting for {target}"
             flow.explain(Problem(text, code="no-subscriber"))
@@ -612,8 +618,8 @@ class Assigner:
             if raised:
                 for stream, flow in raised:
                     flow.holding.intend(stream.info.id, stream.info.process)
-                await self._openings.note(flows)  # subscribers refuse what is not recorded
-                await self._openings.read(flows)  # after the epochs were raised: former ones park nothing any more
+                await self._openings.note(flows)  # subscribers refuse epochs that are not recorded
+                await self._openings.read(flows)  # after the epochs were raised: no former epoch can park an update now
             await self._each(raised, lambda stream, flow: self._open(stream, flow, flow.holding.epoch))
         finally:
             for flow in flows:
@@ -625,7 +631,7 @@ class Assigner:
             _log.error("%s is held: %s", flow.name, error, extra=flow.about)
 
     async def _each(self, given: Sequence[_Given], step: _Step) -> list[_Given]:
-        """The flows for which ``step`` returns true. It is false for a flow whose own record has a problem."""
+        """The flows for which ``step`` returns true. A step returns false if the flow's own record has a problem."""
 
         async def one(stream: SubscriberStream, flow: PublisherFlow) -> bool:
             try:
@@ -652,8 +658,9 @@ class Assigner:
         return await self._each(free, lambda stream, flow: self._raised(stream, flow, epochs.get(flow.key)))
 
     async def _raised(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int | None) -> bool:
-        """The flow's epoch is ``epoch`` now; ``None``: it has no readable record, and a request for it alone raises the
-        reason. Returns whether it may be opened.
+        """Take over the raised ``epoch`` of the flow. Returns whether the flow may be opened.
+
+        ``None``: the flow has no readable record. Then a request for this flow alone raises the reason.
         """
         try:
             if epoch is None:
@@ -667,12 +674,12 @@ class Assigner:
             flow.loss.found_unreadable(error.flow is not None)
             raise
         if not self._may_give(stream, flow) or epoch <= flow.holding.epoch:
-            return False  # it changed meanwhile (its marker was set); one epoch more does no harm
+            return False  # the flow changed meanwhile (its marker was set); its epoch is raised once more
         flow.holding.raised(epoch)
         return True
 
     async def _open(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int) -> bool:
-        """Assign the flow in ``epoch``, which was raised for it. Returns whether it was assigned."""
+        """Assign the flow in ``epoch``, which is its newest. Returns whether it was assigned."""
         if not self._may_give(stream, flow) or flow.holding.epoch != epoch:
             return False
         await self._openings.prepare(flow)
@@ -692,7 +699,7 @@ class Assigner:
         return still and free and not self._stopping and self._permits.may_assign()
 
     def recall(self, flow: PublisherFlow, cause: str) -> None:
-        """Ask the subscriber that has the flow, if one has, to release it."""
+        """Ask the subscriber that has the flow to release it. Without such a subscriber nothing happens."""
         stream = self.stream_of(flow)
         if stream is not None:
             self.revoke(stream, flow, cause)
@@ -700,10 +707,10 @@ class Assigner:
     def revoke(self, stream: SubscriberStream, flow: PublisherFlow, cause: str) -> None:
         """Ask the subscriber to release the flow, if it has it. :meth:`released` follows, or the end of its stream."""
         if flow not in stream.flows:
-            return  # the next subscriber must not be taken for one that was asked
+            return  # a later subscriber of the flow must not be marked as releasing it
         flow.recall(cause, self._clock.monotonic())
         stream.revoke(flow, cause)
-        self.changed()  # it may be late, which is checked by time
+        self.changed()  # from now on each tick checks whether the release is late
 
 
 def _may_run(member: _Member) -> bool:

@@ -1,7 +1,7 @@
 """Which subscriber gets which shard: weighted rendezvous hashing with bounded load.
 
-Pure and decentralised: every publisher computes the same from the same live subscribers. When a subscriber joins or
-leaves, few shards move beyond those that have to. The score is the logarithmic method for weighted rendezvous hashing
+Pure and decentralised: every publisher computes the same result from the same live subscribers. When a subscriber joins
+or leaves, few other shards move. The score is the logarithmic method for weighted rendezvous hashing
 (Schindelhauer and Schomaker, 2005): ``-weight / ln(u)`` with ``u`` in (0, 1) from a keyed 64-bit BLAKE2b of shard and
 subscriber.
 """
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 __all__ = ["assign"]
 
 SLACK = 1.25
-"""How far above its fair share a subscriber may be loaded, so that one more or less rarely moves a third one's shards.
-"""
+"""A subscriber's largest load, relative to its fair share. With slack, a subscriber that joins or leaves rarely moves
+shards between two others."""
 
 
 def _uniform(shard: str, subscriber: str) -> float:
@@ -27,9 +27,10 @@ def _uniform(shard: str, subscriber: str) -> float:
 def assign(
     shards: Iterable[str], subscribers: Mapping[str, float], pinned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Shard to subscriber id. ``subscribers``: id to weight (more than 0). A shard that is pinned to a live subscriber
-    is assigned to it. A shard that is pinned to an absent subscriber has no owner, because a pin permits no other
-    subscriber. Empty without subscribers.
+    """Returns shard to subscriber id; empty without subscribers. ``subscribers``: id to weight (more than 0).
+
+    A pinned shard is assigned only to the subscriber of its pin. While that subscriber is absent, the result lacks the
+    shard.
     """
     pinned = pinned or {}
     wanted = sorted(set(shards))
@@ -41,8 +42,8 @@ def assign(
     room = {name: math.ceil(SLACK * len(wanted) * weight / total) for name, weight in subscribers.items()}
     for name in result.values():
         room[name] -= 1
-    # Shards later in the order find full subscribers. Ordering by a hash makes the order equal for every publisher and
-    # independent of names.
+    # Shards late in the order find full subscribers. The order by hash is equal for every publisher, and does not
+    # depend on the names.
     for shard in sorted(free, key=lambda name: (_uniform(name, ""), name)):
         ranked = sorted(subscribers, key=lambda name: (subscribers[name] / math.log(_uniform(shard, name)), name))
         result[shard] = next((name for name in ranked if room[name] > 0), ranked[0])

@@ -1,7 +1,7 @@
-"""The changes of a flow's backfill request, as changes of its control. Pure.
+"""How requests and events change a flow's backfill, which is stored in its ``FlowControl``. Pure.
 
-A generation is one run of a backfill from its beginning. It rises with each request. It also rises with each event
-after which the rows that were sent so far prove nothing: another filter, a datamarker that was set, a mass replay.
+A generation numbers one run of a backfill from its beginning. Each request begins a new generation. An event that
+makes the rows sent so far useless begins one too: another filter, a datamarker that was set, a mass replay.
 """
 
 from __future__ import annotations
@@ -80,25 +80,26 @@ def begun_anew(control: FlowControl, start: str, filter_hash: str, now_s: float)
 
 
 def asked(control: FlowControl, wanted: BackfillControl, epoch: int) -> FlowControl:
-    """``control`` with the backfill ``wanted``, in the generation after the last one. ``epoch``: the flow's."""
+    """``control`` with the backfill ``wanted``, in the next generation. ``epoch``: the flow's epoch."""
     last = control.backfill.generation if control.backfill is not None else epoch
     return replace(control, backfill=replace(wanted, generation=last + 1))
 
 
 def is_unfinished(control: FlowControl) -> bool:
-    """Whether rows are still to be sent, also if it is paused."""
+    """Whether the backfill still has to send rows. A paused backfill is unfinished."""
     return control.backfill is not None and not control.backfill.ended
 
 
 def noun_of(backfill: BackfillControl) -> str:
-    """The noun for it in messages."""
+    """The noun for the backfill in messages."""
     return "backfill" if backfill.verify is VerifyMode.NONE else "verification"
 
 
 def renewed(control: FlowControl, filter_hash: str, of: int | None = None, *, whole: bool = False) -> FlowControl:
-    """``control`` with its unfinished backfill begun anew, in the next generation. ``of``: only if it is still in that
-    generation. ``whole``: the new one reads whole tables, also if the former one read only rows that changed in lost
-    log.
+    """``control`` with its unfinished backfill begun anew, in the next generation.
+
+    ``of``: the generation that the backfill must have; ``None``: any. ``whole``: the new run reads whole tables, even
+    if the former run read only rows that changed in lost log.
     """
     if control.backfill is None or control.backfill.ended or of not in (None, control.backfill.generation):
         return control
@@ -107,7 +108,7 @@ def renewed(control: FlowControl, filter_hash: str, of: int | None = None, *, wh
 
 
 def with_lost(ranges: Sequence[Range], begin: LogPosition, end: LogPosition) -> tuple[Range, ...]:
-    """These ranges of lost log and one more. Adjacent ranges are joined."""
+    """The ``ranges`` of lost log with the range from ``begin`` to ``end``. Adjacent ranges are joined."""
     found: list[Range] = []
     for low, high in sorted((*ranges, (begin, end))):
         if found and low <= found[-1][1]:
@@ -118,8 +119,9 @@ def with_lost(ranges: Sequence[Range], begin: LogPosition, end: LogPosition) -> 
 
 
 def extended(control: FlowControl, lost: tuple[Range, ...], of: int, *, anew: bool) -> FlowControl:
-    """``control`` whose backfill of that generation reads the rows that changed in ``lost``. ``anew``: in the next
-    generation, because some of the rows were sent already.
+    """``control`` with a backfill that reads the rows that changed in ``lost``, if its generation is ``of``.
+
+    ``anew``: the backfill gets the next generation, because some of the rows were sent already.
     """
     backfill = control.backfill
     if backfill is None or backfill.ended or backfill.generation != of:
@@ -135,8 +137,9 @@ def paused(control: FlowControl, by: str) -> FlowControl:
 
 
 def ended(control: FlowControl, how: str, generation: int, rows: int) -> FlowControl:
-    """``control`` with its backfill ended (:data:`DONE`, :data:`CANCELLED`) after this many ``rows``, if it is still in
-    that generation.
+    """``control`` with its backfill ended after ``rows`` rows, if it is still in ``generation``.
+
+    ``how``: :data:`DONE` or :data:`CANCELLED`.
     """
     backfill = control.backfill
     if backfill is None or backfill.ended or backfill.generation != generation:
@@ -158,7 +161,7 @@ def tables_of_shard(shard: str, log: str, sharding: Sharding) -> tuple[str, ...]
 
 
 def compiled(where: str, formats: ValueFormats, source: Capabilities) -> Filter | None:
-    """The filter of a backfill, compiled; ``None`` if it has none.
+    """The compiled filter of a backfill; ``None`` for an empty ``where``.
 
     Raises :class:`~wormhole.model.errors.FilterError` for a filter that cannot be parsed, or that cannot be decided for
     an existing row.
@@ -193,7 +196,8 @@ def check_size(tables: Sequence[str], where: str, rate: float | None) -> None:
 
 
 def check_verifies(where: str, verify: VerifyMode) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a verification of some rows of a table."""
+    """Raises :class:`~wormhole.model.errors.UsageError` for a verification with a filter, because it compares whole
+    tables."""
     if where and verify is not VerifyMode.NONE:
         raise UsageError(
             "a verification compares whole tables, and has no filter of its own",
@@ -202,7 +206,7 @@ def check_verifies(where: str, verify: VerifyMode) -> None:
 
 
 def does_not_verify(subscriber: str) -> Problem:
-    """Why a flow cannot be verified."""
+    """The problem of a verification whose ``subscriber`` cannot compare rows."""
     return Problem(
         f"subscriber {subscriber} cannot compare rows: its application has no on_verify and on_verify_keys, or its "
         "release of wormhole-pubsub is an earlier one",

@@ -1,7 +1,7 @@
-"""The backfills of the flows of one log: the requests and their progress. This is the only owner of these requests.
+"""The backfills of the flows of one log: their requests and their progress. No other module changes these requests.
 
-Each change of a request is one write of the flow's control. If the process dies between any two writes, the request has
-what remains to be done, and the flow's datamarker has the progress.
+Each change of a request is one write of the flow's stored control. After a crash between two writes, the stored request
+contains the remaining work, and the flow's datamarker contains the progress.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Speed:
         self._counts: deque[tuple[float, int]] = deque(maxlen=6)
 
     def note(self, count: int, now: float) -> None:
-        """The count at ``now``, in seconds; about once a second."""
+        """Note the ``count`` at ``now`` (seconds). Called about once a second."""
         self._counts.append((now, count))
 
     @property
     def per_s(self) -> float:
-        """Per second; 0 while it is not known."""
+        """The growth per second; 0 while it is not known."""
         if len(self._counts) < 2:
             return 0.0
         (first, before), (last, after) = self._counts[0], self._counts[-1]
@@ -85,9 +85,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """A backfill that may be started: ``wanted``, of ``tables``. ``resumes``: it exists already, and is paused.
-    ``notes``: what its filter means for tables without a column that it tests. ``keys``: the only rows that it sends;
-    ``None``: all.
+    """A backfill that may be started. ``wanted``: its request; ``tables``: the tables that it reads. ``resumes``:
+    whether it exists already and is paused. ``notes``: for the operator, for example on tables without a column that
+    the filter tests. ``keys``: the only rows that it sends; ``None``: all rows.
     """
 
     wanted: BackfillControl
@@ -118,21 +118,21 @@ class Backfills:
         self._background = background
         self._clock = clock
         self._ending: set[FlowKey] = set()
-        self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and how many finished tables were logged
+        self._reported: dict[FlowKey, tuple[int, int]] = {}  # generation, and number of its logged finished tables
         self._problems: dict[FlowKey, Problem] = {}
-        self._unlogged: dict[FlowKey, set[str]] = {}  # tables, their rows changed without a trace in the log
+        self._unlogged: dict[FlowKey, set[str]] = {}  # tables whose rows changed without a trace in the log
         self._storing: set[FlowKey] = set()
         self._last: dict[FlowKey, FlowBackfill] = {}  # includes flows without a subscriber
         self._speeds: dict[FlowKey, Speed] = {}
         self._verifications = Verifications()
-        # The ranges that a flow's backfill covers, with the keys that were lost in them.
+        # By flow: the ranges of lost log that its backfill covers, and the keys of the rows that changed in them.
         self._keys: dict[FlowKey, tuple[tuple[Range, ...], LostKeys]] = {}
 
     # -- what the publisher reports
 
     async def prepare(self, flow: PublisherFlow) -> None:
-        """Prepare a flow that is about to be assigned, in an epoch that was raised for it. If its filter has changed,
-        its backfill begins anew.
+        """Prepare a flow that is about to be assigned in a new epoch. If its filter has changed, its backfill begins
+        anew.
         """
         try:
             backfill = flow.control.backfill
@@ -160,7 +160,7 @@ class Backfills:
         _log.warning("%s is sent all rows of its tables, since %s", flow.name, keys, extra=flow.about)
 
     def begin(self, flow: PublisherFlow, stream: SubscriberStream) -> FlowBackfill | None:
-        """The rows that the flow needs in the epoch that begins at its datamarker; ``None``: no rows."""
+        """The flow's backfill in the epoch that begins; ``None``: it needs no rows, or cannot get them."""
         self._problems.pop(flow.key, None)
         control = flow.control.backfill
         if control is None or control.ended:
@@ -171,16 +171,16 @@ class Backfills:
             _log.warning("%s is not verified: %s", flow.name, self._problems[flow.key], extra=flow.about)
             return None
         if stream.begins(flow) != (control.generation, control.verify):
-            return None  # requested after the assignment, so the flow is assigned anew
+            return None  # the request is newer than the assignment: the flow is being assigned anew
         try:
             where = compiled(control.where, self._served.formats, capabilities_of(self._served.kind))
-        except WormholeError as error:  # another release took it
+        except WormholeError as error:  # a publisher of another release accepted this filter
             self._problems[flow.key] = error.problem
             _log.error("%s gets no existing rows: %s", flow.name, error, extra=flow.about)
             return None
         keys = self.keys_of(flow)
         if control.lost and keys is None:
-            return None  # likewise
+            return None  # the request is newer than the keys: the flow is being assigned anew
         own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
         request = BackfillRequest(
             control.generation,
@@ -226,7 +226,7 @@ class Backfills:
         self._scans.keep(bool(rates))
 
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
-        """The flow's subscriber, in that epoch, compared rows with those of its application."""
+        """Note a result of the flow's subscriber in ``epoch``, which compared rows with those of its application."""
         backfill = self.progress_of(flow)
         if epoch != flow.holding.epoch or backfill is None or not backfill.request.verify:
             return  # the epoch or the verification ended meanwhile
@@ -243,7 +243,7 @@ class Backfills:
             self._look_at(flow, backfill)
 
     def verifications(self, flow: PublisherFlow) -> Sequence[TableVerification]:
-        """The findings of the flow's last backfill, by table, if that was a verification."""
+        """The findings by table of the flow's last backfill; empty unless it was a verification."""
         control = flow.control.backfill
         return () if control is None else self._verifications.of(flow, control.generation)
 
@@ -260,7 +260,7 @@ class Backfills:
         return None if flow.delivery.caravan_flow is None else flow.delivery.caravan_flow.backfill
 
     def last_progress_of(self, flow: PublisherFlow) -> FlowBackfill | None:
-        """The last progress of the flow's last backfill that this process knows."""
+        """The last known progress of the flow's last backfill; ``None`` if this process knows none."""
         last, control = self._last.get(flow.key), flow.control.backfill
         stored = flow.delivery.durable.backfill
         if last is None and control is not None and not control.ended and stored:
@@ -269,7 +269,7 @@ class Backfills:
         return last if last is not None and control is not None and last.generation == control.generation else None
 
     def keys_of(self, flow: PublisherFlow) -> LostKeys | None:
-        """The only rows that the flow's last backfill sends; ``None``: all, or this process does not know."""
+        """The only rows that the flow's last backfill sends; ``None``: all rows, or this process does not know."""
         lost, keys = self._keys.get(flow.key, ((), None))
         return keys if flow.control.backfill is not None and flow.control.backfill.lost == lost else None
 
@@ -279,7 +279,7 @@ class Backfills:
         return 0.0 if speed is None else speed.per_s
 
     def tables_of(self, flow: PublisherFlow) -> Callable[[str], bool]:
-        """Which tables may have rows for the flow, by name."""
+        """Returns a predicate: whether the table of that name may have rows for the flow."""
         own = tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by)
         return BackfillRequest(1, own).wanted(flow.filter)
 
@@ -294,8 +294,10 @@ class Backfills:
         return keys.of(self.tables_of(flow)) if isinstance(keys, LostKeys) else keys
 
     async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
-        """The application is about to be asked about a loss of this range. If a backfill already sends rows of lost log
-        to the flow, the rows of this range are added to it. Returns false if the flow is assigned anew for that.
+        """Add the rows of a lost range to a running backfill that sends rows of lost log to the flow.
+
+        Called before the application is asked about the loss. Returns false if the flow is assigned anew for the added
+        rows.
         """
         control, backfill = flow.control.backfill, self.progress_of(flow)
         if (
@@ -320,8 +322,8 @@ class Backfills:
         return False
 
     async def release(self, oldest: LogPosition) -> None:
-        """The log before ``oldest`` is about to be deleted. The keys of rows that changed in it are kept until they
-        were read. Raises what the relay raises.
+        """Prepare the deletion of the log before ``oldest``. The keys of rows that changed in lost ranges stay until
+        no backfill needs them. Raises the relay's errors.
         """
         backfills = [flow.control.backfill for flow in self._assigner.flows.values()]
         lost = [one.lost for one in backfills if one is not None and not one.ended]
@@ -330,8 +332,8 @@ class Backfills:
     # -- what operators ask
 
     async def plan_repair(self, flow: PublisherFlow, rate: float | None, who: str) -> BackfillPlan | str:
-        """The plan of a backfill that sends only the rows that changed in the log which the flow lacks, or why whole
-        tables have to be read.
+        """The plan of a backfill that sends only the rows that changed in the flow's lost log. Returns the reason as
+        text if whole tables have to be read.
         """
         check_size((), "", rate)
         present = flow.control.backfill
@@ -444,9 +446,9 @@ class Backfills:
         _log.info("the %s of %s was cancelled", noun_of(present), flow.name, extra=flow.about)
 
     def unfinished(self, flow: PublisherFlow) -> BackfillControl:
-        """The flow's backfill.
+        """The flow's unfinished backfill.
 
-        Raises :class:`~publisher.flows.refused_error.RefusedError` when there is none that has not ended.
+        Raises :class:`~publisher.flows.refused_error.RefusedError` if the flow has none.
         """
         backfill = flow.control.backfill
         if backfill is None or backfill.ended:
@@ -513,7 +515,7 @@ class Backfills:
         with shards by table or database another shard's table may have it.
         """
         if self._served.formats or capabilities_of(self._served.kind).of_bytes:
-            return ()  # it tests fields of values, which no table declares
+            return ()  # the filter tests fields of values, which no table declares
         missing = missing_columns(where, found)
         wrong = missing
         if missing.everywhere and tables_of_shard(flow.shard, self._served.log, self._served.dataset.shard_by):
@@ -548,7 +550,7 @@ class Backfills:
         if backfill.request.verify:
             self._end_unread(flow, finished)
         caravan_flow, stored = flow.delivery.caravan_flow, flow.delivery.durable
-        # The rows taken last are in its datamarker, and are durable once the store has exactly that datamarker.
+        # The datamarker contains the last rows that were sent. They are durable once the store has that datamarker.
         durable = caravan_flow is not None and caravan_flow.marker.backfill == stored.backfill
         renewal = backfill.renewal
         if backfill.finished and durable and self._compared(flow, backfill):
@@ -562,7 +564,7 @@ class Backfills:
         end: Callable[[PublisherFlow, FlowBackfill], Coroutine[None, None, None]],
         backfill: FlowBackfill,
     ) -> None:
-        """``end`` the flow's backfill in its generation, unless that is being done or was done."""
+        """Call ``end`` for the flow's backfill, unless its generation has ended or is being ended."""
         control = flow.control.backfill
         ends = control is not None and not control.ended and control.generation == backfill.generation
         if ends and flow.key not in self._ending:
@@ -595,8 +597,8 @@ class Backfills:
             self._background.spawn(self._store_unlogged(flow))
 
     async def _store_unlogged(self, flow: PublisherFlow, asked: Callable[[str], bool] = lambda _: False) -> None:
-        """Store these tables with the flow's record, except those that were ``asked`` for. The datamarker may pass the
-        change, and then no other publisher reads it."""
+        """Store the tables whose rows changed unlogged with the flow's record, except the tables of which ``asked``
+        returns true. Without the record, a publisher that starts after the change would not know of it."""
 
         def kept(control: FlowControl) -> FlowControl:
             tables = {*control.unlogged, *self._unlogged.get(flow.key, ())}
@@ -607,8 +609,8 @@ class Backfills:
             self._unlogged.get(flow.key, set()).difference_update(flow.control.unlogged)
 
     def _end_unread(self, flow: PublisherFlow, finished: Sequence[FinishedTable]) -> None:
-        """End tables of which rows could not be read: the subscriber receives no end of such a table, and so reports
-        none."""
+        """End the verification of tables some of whose rows could not be read. The subscriber receives no end of such a
+        table, so it reports none."""
         for table in finished:
             if table.unread and not self._verifications.has_ended(flow, table.table):
                 self._verifications.add(flow, unread_keys(table.table, table.unread))
@@ -637,8 +639,8 @@ class Backfills:
 
 @contextmanager
 def _tried(flow: PublisherFlow, under_way: set[FlowKey], failure: str) -> Iterator[None]:
-    """What the block does for the flow is ``under_way``. If it fails, ``failure`` is logged, and the next look tries it
-    again.
+    """Run the block for the flow, which leaves ``under_way`` afterwards. If the block fails, ``failure`` is logged, and
+    the next :meth:`Backfills.look` tries again.
     """
     try:
         yield

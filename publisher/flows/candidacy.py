@@ -1,8 +1,8 @@
-"""The candidacy of one process for a log that others may own: a standby.
+"""A standby: one process as a candidate for a log that other processes may own.
 
-A candidate is announced together with what its datastore has of the log, and watches which process owns the log. It
-begins a takeover when the log has no owner (:mod:`publisher.flows.takeover_delay`). Before that it reads nothing of
-the log and writes nothing to the datastore.
+A candidate announces how much of the log its datastore has, and watches which process owns the log. When the log has no
+owner, the candidate begins a takeover (:mod:`publisher.flows.takeover_delay`). Before that it does not read the log and
+writes nothing to the datastore.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Candidate:
     configuration.
 
     ``patience_s``: how long it leaves the log to a copy that has more of the delivered updates. ``look``: queries its
-    datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: groups in which publishers of another
-    configuration may serve the same flows. None of these groups may have an owner. ``former`` raises the errors of
-    coordination.
+    datastore; raises :class:`~wormhole.model.errors.WormholeError`. ``former``: returns groups in which publishers of
+    another configuration may serve the same flows. The candidate waits until these groups have no owner. ``former``
+    raises the errors of coordination.
     """
 
     group: LogGroup
@@ -89,9 +89,9 @@ class Candidacy:
         return f"{self.candidate.copy}@{self.candidate.host}"
 
     async def win(self, info: PublisherInfo) -> LogClaim:
-        """Return once this process owns the log, however long another process owns it before. ``info``: this process.
+        """Wait until this process owns the log. The wait has no time limit. ``info``: describes this process.
 
-        Raises those errors of the coordinator that are not retryable.
+        Raises the coordinator's errors that are not retryable.
         """
         candidate, now = self.candidate, self._clock.wall()
         self._seen = False
@@ -110,7 +110,7 @@ class Candidacy:
             return await self._win(me, info, entry)
 
     def watch(self, claim: LogClaim) -> OwnerWatch:
-        """The watch of the owner whose claim is ``claim``."""
+        """The watch of this process as the owner, with its ``claim``."""
         return OwnerWatch(self._coordinator, self.candidate.group, self.name, self.candidate.look, claim, self._clock)
 
     @asynccontextmanager
@@ -161,9 +161,8 @@ class Candidacy:
             if not vacant:
                 vacant_since = None
             elif vacant_since is None:
-                # The attempt needs the datastore's present state. If an operator moved the log, that state decides
-                # nothing. Then the chosen candidate saves the time of the query, and the others do not query while it
-                # begins.
+                # An attempt depends on the datastore's present state, except when an operator moved the log. Then no
+                # candidate queries its datastore first.
                 decided = me.server if moved_to(self.owners) == self.name else moved_to(self.owners)
                 vacant_since, looked_at = now, now if decided else -math.inf
             wait = _RESTING_S if me.ready and not me.lacking and not vacant else _WAITING_S
@@ -189,7 +188,7 @@ class Candidacy:
                     await self._changed.wait(seen)
 
     async def _try(self, me: CandidateInfo, info: PublisherInfo, *, served: bool) -> LogClaim | None:
-        """Try to own the log; ``None``: another process was faster, or contact is lost."""
+        """Try to own the log. Returns ``None`` if another process was faster, or if contact is lost."""
         group, move = self.candidate.group, self.owners.move
         why = "the last owner is gone" if served or self.owners.terms else "it had no owner"
         if move is not None and move.to == me.name:
@@ -208,8 +207,8 @@ class Candidacy:
         return claim
 
     async def _is_served_beside(self, claim: LogClaim) -> bool:
-        """Whether a publisher of another configuration became the owner of its log between our check and ``claim``.
-        Then ``claim`` is given up.
+        """Whether a publisher of another configuration became the owner of its log after this process checked that and
+        before ``claim``. Then ``claim`` is given up.
         """
         beside = True
         try:
@@ -220,7 +219,7 @@ class Candidacy:
         return beside
 
     async def _has_former_owner(self) -> bool:
-        """Whether a publisher of another configuration, with a failover or without one, still serves the flows."""
+        """Whether a publisher of another configuration still serves the flows."""
         former = await self.candidate.former()
         for group, owners in (await self._coordinator.log_owners(former)).items() if former else ():
             owner = owners.owner
@@ -231,7 +230,7 @@ class Candidacy:
         return False
 
     async def _looked(self, me: CandidateInfo, entry: CandidateEntry) -> CandidateInfo:
-        """``me`` with the present state of its datastore, after announcing it."""
+        """Query the datastore and announce its state. Returns ``me`` with that state."""
         found = await self._looks.ask()
         after = replace(
             me,

@@ -27,7 +27,7 @@ def limits_of(caps: CaravanCaps, buffer_bytes: int) -> Limits:
 class ConfiguredLimits:
     """Gives ``fleet`` the caps of its dataset, and ``scans`` the limits on existing rows.
 
-    ``caps`` are the present caps. At first they are those of the publisher's start.
+    ``caps``: the present caps; at first the caps with which the publisher started.
     """
 
     def __init__(

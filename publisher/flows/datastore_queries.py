@@ -1,4 +1,4 @@
-"""Queries of a datastore about a log, made so that a datastore that does not answer delays nothing else."""
+"""Queries a datastore about its log. A datastore that does not answer delays no other work."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wormhole.ports.datastore import Standing
 __all__ = ["Looks"]
 
 _ANSWERS_S: Final = 5.0
-"""Other code waits longer for a connection over which nothing arrives."""
+"""Seconds to wait for an answer. Other code waits longer for a silent connection."""
 
 
 class Looks:
-    """One query at a time, because a query without an answer occupies a thread. A context manager; its end abandons the
-    query.
+    """Makes one query at a time, because a query without an answer occupies a thread. A context manager; its exit
+    abandons the query.
 
     ``look``: queries the datastore; raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -42,8 +42,8 @@ class Looks:
             await cancel_all(asked)
 
     async def ask(self) -> Standing:
-        """The datastore's answer. If an earlier query has no answer yet, its answer is awaited instead of a new one.
-        Without an answer in time it returns that as the problem."""
+        """The datastore's answer. If an earlier query is unanswered, its answer is awaited and no new query is made.
+        After a timeout, the returned ``Standing`` has the timeout as its problem."""
         if self._asked is None:
             self._asked = asyncio.ensure_future(self._look())
         asked, patience = self._asked, asyncio.ensure_future(self._clock.sleep(_ANSWERS_S))

@@ -1,9 +1,10 @@
 """Parks updates, delivers them again, and discards them, with a :class:`~wormhole.ports.dead_letters.DeadLetterStore`.
+A parked update, or letter, is an update whose handler failed, or a later update of its rows.
 
-``PublisherFlow.parking`` has the parked updates of a flow: those at the beginning of its epoch, and those parked since.
-The order of steps matters:
+``PublisherFlow.parking`` has the letters of a flow: the letters at the beginning of its epoch, and all later ones. The
+order of steps matters:
 
-- parking: the update is stored durably, then answered. Only then does the subscriber count it as processed.
+- parking: the letter is stored durably, then answered. Only then does the subscriber count it as processed.
 - assigning: the epoch is raised, then the letters are read, then their rows are sent with ``Assign``. A former epoch
   cannot add letters.
 - delivering again: the letters are marked durably, and the flow is assigned anew. The marked letters are sent one by
@@ -51,8 +52,8 @@ _log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 2.0
 _NAMED: Final = 5
-_PLACE_BYTES: Final = 64  # a row's place in an assignment, at most, without the transaction's id
-_LIST_BYTES: Final = 2 << 20  # one list of parked updates takes at most this
+_PLACE_BYTES: Final = 64  # the most bytes of a row's position in an assignment, without the transaction's id
+_LIST_BYTES: Final = 2 << 20  # the largest list of parked updates in a message
 _LONGEST_KEY: Final = 8192
 _FOLLOWS: Final = "an earlier update of its row is parked"
 
@@ -71,8 +72,8 @@ class Holders(Protocol):
 
 
 class DeadLetterOffice:
-    """See the module. ``limit``: the most parked updates of one flow. ``threads``: where the store is called; each
-    application has one call at a time.
+    """See the module. ``limit``: the most parked updates of one flow. ``threads``: the threads that call the store, one
+    call per application at a time.
     """
 
     def __init__(
@@ -90,21 +91,21 @@ class DeadLetterOffice:
         self._holders = holders
         self._flows = holders.flows
         self._locks: dict[FlowKey, asyncio.Lock] = {}
-        self._without: dict[FlowKey, int] = {}  # flows without parked updates, and their epoch, which was just raised
+        self._without: dict[FlowKey, int] = {}  # flows without parked updates, and the epoch for which that holds
         self._full: dict[FlowKey, int] = {}  # the epoch in which an update was refused last
 
     # -- for the assigner
 
     async def ask(self, flows: Collection[PublisherFlow]) -> None:
-        """Find out for many flows at once for which of them :meth:`load` has to read the store. Each is in the epoch
-        that was just raised for it, so no letter is added meanwhile. Raises what the store raises.
+        """Find out which of the flows have letters that :meth:`load` has to read. The epoch of each flow was just
+        raised, so no letter is added meanwhile. Raises the store's errors.
         """
         epochs = {flow.key: flow.holding.epoch for flow in flows}
         parked = await self._ask("", partial(self._store.parked, epochs.keys()))
         self._without |= {key: epoch for key, epoch in epochs.items() if key not in parked}
 
     async def load(self, flow: PublisherFlow) -> None:
-        """Read the flow's letters, for the epoch that was just raised. Raises what the store raises."""
+        """Read the flow's letters for its new epoch. Raises the store's errors."""
         if self._without.pop(flow.key, None) == flow.holding.epoch:
             flow.parking.found(())
             return
@@ -112,9 +113,9 @@ class DeadLetterOffice:
             flow.parking.found(await self._ask(flow.application, partial(self._load, flow.key)))
 
     async def look(self) -> None:
-        """Read the letters of flows that no subscriber has received yet, so that they can be shown.
+        """Read the letters of flows that had no epoch yet, so that operators see them.
 
-        Raises what the store raises.
+        Raises the store's errors.
         """
         unseen = [flow for flow in self._flows.values() if flow.parking.letters is None]
         parked = await self._ask("", partial(self._store.parked, [flow.key for flow in unseen])) if unseen else ()
@@ -158,10 +159,12 @@ class DeadLetterOffice:
         waits: Callable[[], bool] = lambda: True,
         charge: Charge = lambda seconds: None,
     ) -> str | None:
-        """Store an update whose handler failed. ``max_frame``: bytes of the largest message to it; an assignment is
-        one, and half of it is for the rows of parked updates. Returns ``""`` if it is durable, otherwise why it is
-        refused; ``None`` if the epoch is over, or if no answer is awaited (``waits``). While the store fails it is
-        tried again, and the flow waits. ``charge``: see :mod:`wormhole.push.peer_threads`.
+        """Store an update whose handler failed. While the store fails, the write is retried and the flow waits.
+
+        ``max_frame``: bytes of the largest message to the subscriber. The rows of parked updates may take half of an
+        assignment message. ``waits``: whether the subscriber still waits for the answer. ``charge``: see
+        :mod:`wormhole.push.peer_threads`. Returns ``""`` if the update is durable, or why it is refused; ``None`` if
+        the epoch is over or the subscriber does not wait.
         """
 
         async def store() -> str | None:
@@ -187,7 +190,7 @@ class DeadLetterOffice:
         await self._threads.run(flow.application, partial(self._store.park, flow.key, epoch, letter, parcel), charge)
         began = self._clock.processor()
         flow.parking.park(letter, known)
-        # What follows of a row may be hundreds, which the list shows.
+        # A parked row may have hundreds of later updates. The list shows them.
         level = logging.WARNING if letter.error else logging.DEBUG
         _log.log(level, "%s: update %s is parked: %s", flow.name, letter.id, letter.error or _FOLLOWS, extra=flow.about)
         charge(self._clock.processor() - began)
@@ -196,11 +199,11 @@ class DeadLetterOffice:
     def _answer(
         self, flow: PublisherFlow, epoch: int, letter: DeadLetter, most_rows: int
     ) -> tuple[str | None, DeadLetter | None]:
-        """The answer if nothing has to be stored, ``None`` if the letter has to be stored; and the letter that it
-        replaces."""
+        """Returns the answer and the letter that is replaced. The answer is ``None`` if the letter has to be stored."""
         parked = flow.parking.known
         known = next((one for one in parked if one.id == letter.id), None)
-        # In a mass replay a letter that is marked for delivery still holds its row: it was not tried, and stays marked.
+        # In a mass replay, a letter that is marked for delivery still blocks its row. It was not tried, so it stays
+        # marked.
         if known is not None and not (known.retrying and flow.control.replay is None):
             return "", known
         if known is None and (refused := self._refusal(flow, parked, letter, most_rows)):
@@ -252,20 +255,20 @@ class DeadLetterOffice:
                     flow, epoch, partial(self._ask, flow.application, partial(self._readable, flow, letter.id))
                 )
             except KeyError:
-                # An operator took it out of the store by hand, or discards it just now: then this epoch ends.
+                # An operator removed the letter from the store by hand, or is discarding it, which ends this epoch.
                 flow.parking.remove(letter)
                 _log.warning("%s: update %s is not parked any more", flow.name, letter.id, extra=flow.about)
                 continue
             if parcel is None:
                 return False
-            if not stream.may_send:  # it changed since the store answered: the store is read again
+            if not stream.may_send:  # the permission ended while the store was read: the letter is read again later
                 await self._clock.sleep(_RETRY_S)
                 continue
             acked = stream.send_letter(flow, parcel)
             if acked is None or not await acked:
                 return False
             async with self._lock(flow):
-                # When it failed again it was parked again before the ack, and is not marked any more.
+                # A letter whose handler failed again was parked again before the ack. It is not deleted.
                 if letter in flow.parking.known:
                     deleted = partial(self._deleted, flow.key, letter.id, epoch)
                     if not await self._patiently(flow, epoch, partial(self._ask, flow.application, deleted)):
@@ -282,8 +285,8 @@ class DeadLetterOffice:
     # -- for operators
 
     async def letters(self, only: FlowKey | None, limit: int) -> tuple[list[admin_pb2.DeadLetter], int]:
-        """The letters of a flow, or of all flows, at most ``limit`` and as many as fit one message; and how many there
-        are in all. Raises what the store raises.
+        """The letters of the flow ``only``, or of all flows, and their total number. The list has at most ``limit``
+        letters and fits one message. Raises the store's errors.
         """
         await self.look()
         flows = [flow for key, flow in sorted(self._flows.items()) if only in (None, key)]
@@ -299,9 +302,11 @@ class DeadLetterOffice:
         return described, len(all_)
 
     async def retry(self, flow: PublisherFlow, key: str, preview: bool = False, *, anyone: bool = False) -> str:
-        """Deliver the parked updates of the row ``key`` (empty: all) again, each to the subscriber that parked it, with
-        ``anyone`` to any that has the flow; returns what was done or will be done. Raises
-        :class:`~wormhole.model.errors.UsageError` when there are none and what the store raises.
+        """Deliver the parked updates of the row ``key`` (empty: all rows) again, each to the subscriber that parked it.
+
+        ``anyone``: deliver them to any subscriber that has the flow. ``preview``: change nothing. Returns a sentence
+        about what happens. Raises :class:`~wormhole.model.errors.UsageError` if no update is parked, and the store's
+        errors.
         """
         async with self._lock(flow):
             letters = await self._ask(flow.application, partial(self._store.load, flow.key))
@@ -309,7 +314,7 @@ class DeadLetterOffice:
             together = bound_together(letters, chosen)
             if not preview:
                 await self._ask(flow.application, partial(self._store.retry, flow.key, together, anyone=anyone))
-                # An epoch keeps the letters that it began with. Without an epoch, fewer letters may be in the way now.
+                # An open epoch keeps the letters that it began with. For a flow without one they are read now.
                 if not self._holders.holds(flow):
                     flow.parking.found(await self._ask(flow.application, partial(self._store.load, flow.key)))
         note = self._what_follows(flow, letters, chosen, together, anyone)
@@ -325,7 +330,7 @@ class DeadLetterOffice:
         together: Sequence[str],
         anyone: bool,
     ) -> str:
-        """Which of the letters are delivered again in the present state, and what the others wait for."""
+        """The sentence about which letters are delivered again now, and what the other letters wait for."""
         held = self._holders.holds(flow)
         known = [marked(letter, anyone=anyone) for letter in letters if letter.id in together]
         now = {one.id for one in for_receiver(tuple(known), flow.parking.receiver if held else "") if one.retrying}
@@ -350,9 +355,9 @@ class DeadLetterOffice:
         return "; ".join(notes) + (step if stays else "")
 
     async def discard(self, flow: PublisherFlow, key: str, preview: bool = False) -> str:
-        """Discard the parked updates of the row ``key`` (empty: all). The application never gets them.
+        """Discard the parked updates of the row ``key`` (empty: all rows). The application never gets them.
 
-        Raises as :meth:`retry`.
+        Raises the errors of :meth:`retry`.
         """
         async with self._lock(flow):
             letters = await self._ask(flow.application, partial(self._store.load, flow.key))
@@ -368,7 +373,7 @@ class DeadLetterOffice:
         return f"{_count(len(chosen))} discarded, the application never gets them"
 
     async def forget(self, flow: PublisherFlow) -> None:
-        """The flow's record is deleted: so are its letters. Raises what the store raises."""
+        """Delete the letters of a flow whose record is deleted. Raises the store's errors."""
         async with self._lock(flow):
             await self._ask(flow.application, partial(self._store.forget, flow.key))
             flow.parking.found(())
@@ -382,7 +387,7 @@ class DeadLetterOffice:
         return self._locks.setdefault(flow.key, asyncio.Lock())
 
     def _readable(self, flow: PublisherFlow, id_: str) -> Parcel:
-        """The parked update, with no more columns than the application receives now."""
+        """The parked update, without columns that the application does not receive now."""
         parcel = self._store.read(flow.key, id_)
         try:
             update = open_parcel(parcel)
@@ -408,8 +413,8 @@ class DeadLetterOffice:
         waits: str = "waits for its parked updates",
         wanted: Callable[[], bool] = lambda: True,
     ) -> _T | None:
-        """Call the store until it answers; ``None`` if the epoch ended, or the answer is not ``wanted`` any more. The
-        flow ``waits`` meanwhile. Raises ``KeyError``.
+        """Call the store until it answers. Returns ``None`` if the epoch ended, or if the answer is not ``wanted`` any
+        more. Meanwhile the text ``waits`` is the flow's reason for waiting. Raises ``KeyError``.
         """
         trouble = ""
         while flow.holding.epoch == epoch and wanted():
@@ -433,7 +438,7 @@ class DeadLetterOffice:
 
 
 def projected(update: Update, projection: Projection) -> Parcel:
-    """``update`` with the columns that ``projection`` leaves, for its next delivery.
+    """``update`` with only the columns that ``projection`` permits, for its next delivery.
 
     Raises :class:`~wormhole.model.errors.DecodeError` if it cannot be projected."""
     body = update.batch.body

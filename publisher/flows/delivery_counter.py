@@ -1,9 +1,9 @@
 """Counts the deliveries of the flows of one log. An update counts as delivered when it is acknowledged.
 
-Nothing is done per update: a batch body has the counts of its updates, shared by every flow that sends it. If the
-process dies, updates that were acknowledged after the last stored datamarker are not counted. They are sent again and
-counted then. Their callbacks ran before. This is known because subscribers report every update that they processed,
-with its epoch, and not only new ones.
+The work is per batch, not per update: a batch body has the counts of its updates, and every flow that sends the body
+shares them. After a crash, updates that were acknowledged after the last stored datamarker are sent and counted again.
+Subscribers report every update that they processed, with its epoch. So the counts show which of these updates ran
+before.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class DeliveryCounter:
     def __init__(self, store: MarkerStore, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self.mismatches: dict[str, int] = {}
-        """By application: how often the sent and the processed updates differed."""
+        """By application: how often the numbers of sent and processed updates differed."""
         self._store = store
-        self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # with their epoch
-        # The last epoch and its filter. The epoch's pages may not be stored yet when the counts are read again.
+        self._loaded: dict[FlowKey, tuple[int, DeliveryCounts]] = {}  # the epoch and its counts
+        # The last epoch and its filter. When counts are read again, the store may still lack the pages of that epoch.
         self._ended: dict[FlowKey, tuple[str, EndedEpoch]] = {}
         self._moved_past: set[FlowKey] = set()
 
     async def load(self, flows: Collection[PublisherFlow]) -> None:
         """Read the counts of flows that are about to be assigned in new epochs.
 
-        If the epoch before was assigned by this publisher too, no other publisher can have written since, and the
-        counts in memory are used.
+        If this publisher assigned the epoch before, no other publisher has written since. Then the counts in memory are
+        used.
         """
         unknown = [flow.key for flow in flows if not self._is_next(flow)]
         pages = await asyncio.to_thread(self._store.delivery_counts, unknown) if unknown else {}
@@ -59,7 +59,7 @@ class DeliveryCounter:
         return flow.key in self._loaded and self._loaded[flow.key][0] + 1 == flow.holding.epoch
 
     def _load(self, flow: PublisherFlow, pages: Mapping[str, bytes] | None) -> None:
-        """``pages``: the stored counts; ``None``: the counts in memory are complete."""
+        """Load the flow's counts. ``pages``: the stored counts; ``None``: the counts in memory are complete."""
         counts = self._loaded.get(flow.key, _NOT_LOADED)[1]
         ended = self._ended.pop(flow.key, None)
         if pages is not None:
@@ -78,15 +78,15 @@ class DeliveryCounter:
         self._loaded[flow.key] = (flow.holding.epoch, counts)
 
     def open(self, flow: PublisherFlow) -> None:
-        """The subscriber took the flow."""
+        """Note that the subscriber opened the flow."""
         counts = self._loaded.get(flow.key, _NOT_LOADED)[1]
         flow.delivery.count_sent(SentCounts(flow.delivery.marker.order, counts.counted_to(flow.filter.hash)))
 
     def moved_past(self, flow: PublisherFlow) -> Mapping[str, bytes]:
-        """The flow was moved forwards, in an epoch in which nothing is sent: the updates in between are not delivered.
-        Returns the pages to store.
+        """Note that the flow was moved forwards, in an epoch in which nothing is sent. The updates that it passes are
+        not delivered. Returns the pages to store.
         """
-        self._moved_past.add(flow.key)  # that page may not be stored yet when the counts are read
+        self._moved_past.add(flow.key)  # when the counts are read again, the store may still lack that page
         return moved_page(flow.holding.epoch + 1)
 
     def acknowledged(self, flow: PublisherFlow, marker: Datamarker) -> Mapping[str, bytes]:
@@ -95,18 +95,20 @@ class DeliveryCounter:
         return {} if settled is None else self.count(flow, settled, marker.order)
 
     async def open_replay(self, flow: PublisherFlow) -> LogPosition | None:
-        """A task of a replay pushes the flow in a new epoch. Returns the place up to which deliveries are counted
-        already. This method reads the store, because moving a marker may have removed counts of acknowledged updates.
+        """Begin to count for a task of a replay that pushes the flow in a new epoch. Returns the place up to which
+        deliveries are counted already. The counts are read from the store, because moving a marker may have removed
+        counts of acknowledged updates.
         """
         self.forget(flow)
         await self.load((flow,))
         counts, replay = self._loaded[flow.key][1], flow.control.replay
         if replay is not None and (replay.mode != "log" or replay.where):
-            counts.moved_past(flow.holding.epoch + 1)  # later reports may include updates that are not counted
+            counts.moved_past(flow.holding.epoch + 1)  # later reports may contain updates that no count includes
         return counts.counted_to(flow.filter.hash)
 
     def forget(self, flow: PublisherFlow) -> None:
-        """The counts in memory may differ from the stored ones: they are read again before anything is counted."""
+        """Discard the counts in memory, which may differ from the stored counts. They are read again before the next
+        count."""
         self._loaded.pop(flow.key, None)
 
     def count(self, flow: PublisherFlow, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
@@ -143,8 +145,8 @@ class DeliveryCounter:
         return counts.changed(now)
 
     def closed(self, flow: PublisherFlow) -> Mapping[str, bytes]:
-        """The epoch is over: updates that were processed and not acknowledged are delivered again, and counted again.
-        Returns the pages to store.
+        """Note the end of the epoch. Updates that were processed but not acknowledged will be delivered and counted
+        again. Returns the pages to store.
         """
         sent = flow.delivery.close_sent_counts()
         if not sent.life:
@@ -152,14 +154,13 @@ class DeliveryCounter:
         ended = self._ended[flow.key] = (flow.filter.hash, sent.ended())
         epoch, counts = self._loaded.get(flow.key, _NOT_LOADED)
         if epoch != flow.holding.epoch:
-            # After a rewind, the store may no longer have the earlier acknowledged counts: the next epoch reads it
-            # again.
+            # After a rewind, the store may have lost the counts of earlier acks. The next epoch reads the store again.
             return {}
         self._count_ended(counts, *ended)
         return counts.changed(self._clock.wall())
 
     def report(self, request: admin_pb2.AuditRequest, flows: Iterable[PublisherFlow]) -> admin_pb2.AuditReply:
-        """The counts, as the request selects them."""
+        """The counts that the request selects."""
         reply = admin_pb2.AuditReply(delay_limits_s=DELAY_LIMITS_S)
         for flow in flows:
             if request.flow in ("", flow.name):
@@ -171,7 +172,8 @@ class DeliveryCounter:
     # -- inside
 
     def _count_earlier(self, counts: DeliveryCounts, filter_hash: str, life: int, earlier: EarlierCounts) -> None:
-        """Count the updates that a subscriber reports from before it took the flow."""
+        """Count the updates that a subscriber processed in earlier epochs, as it reports them when it opens the
+        flow."""
         now = self._clock.wall()
         note = counts.processed_further
         if any(epoch < counts.moved_in for epoch in earlier.epochs):

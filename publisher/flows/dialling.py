@@ -1,5 +1,5 @@
-"""The applications whose subscribers dial this publisher. A standby follows them too, so that their subscribers are
-connected to it before it takes the log over.
+"""Follows the applications whose subscribers dial this publisher. A standby follows them too, so that their subscribers
+are connected to it before it takes the log over.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DiallingApplications:
         served.changed = self._changed
 
     def config(self, name: str) -> ApplicationConfig | None:
-        """The configuration of an application whose subscribers dial; ``None``: there is none of that name."""
+        """The configuration of an application whose subscribers dial; ``None`` for any other name."""
         return self._dialling.get(name)
 
     async def run(self) -> None:

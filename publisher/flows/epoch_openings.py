@@ -1,4 +1,4 @@
-"""The preparation of a new epoch of a flow, before a subscriber or a task of a replay gets the flow."""
+"""Prepares a flow's new epoch before a subscriber, or a task of a mass replay, gets the flow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["EpochOpenings"]
 
 
 class EpochOpenings:
-    """The steps in order: ``settle``; then the epoch is raised; then ``note``, ``read`` and ``prepare``. Each raises
-    what the store and the coordination service raise.
+    """The order of steps: ``settle``, then the caller raises the epoch, then ``note``, ``read`` and ``prepare``. Each
+    step raises the errors of the store and of the coordination service.
     """
 
     def __init__(
@@ -28,11 +28,12 @@ class EpochOpenings:
         self._backfills = backfills
 
     async def settle(self) -> None:
-        """Store acknowledged datamarkers: after the epoch is raised the store would refuse them."""
+        """Store acknowledged datamarkers, because the store refuses them once the epoch is raised."""
         await self._records.settle()
 
     async def note(self, flows: Collection[PublisherFlow]) -> None:
-        """Record the epochs for the subscribers, and the subscribers for the next publisher of the log."""
+        """Record the epochs for subscribers to check, and which subscriber has each flow for the log's next
+        publisher."""
         await self._states.note(flows)
 
     async def read(self, flows: Collection[PublisherFlow]) -> None:

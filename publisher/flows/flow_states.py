@@ -19,7 +19,7 @@ __all__ = ["FlowStates"]
 
 
 class FlowStates:
-    """``identity``: the identity of this publisher, as flow records name it."""
+    """Shows the states of one publisher's flows. ``identity``: the name of this publisher in flow records."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FlowStates:
         self._ownership = ownership
         self._fleet = fleet
         self._flows = flows
-        self._noting = asyncio.Lock()  # records are written in the order in which they were made
+        self._noting = asyncio.Lock()  # keeps the order of the written records
 
     def lead_flows(self) -> frozenset[str]:
         """Names of the flows that travel with the lead caravan."""
@@ -42,7 +42,7 @@ class FlowStates:
         return frozenset() if lead is None else frozenset(flow.name for flow in lead.flows)
 
     def state(self, flow: PublisherFlow, lead_flows: frozenset[str]) -> PublisherFlowState:
-        """The state that an operator sees. An open flow is shown as held while nothing may be sent."""
+        """The state that operators see. An open flow is shown as held while this publisher may send nothing."""
         if flow.delivery.caravan_flow is not None and not self._ownership.may_send():
             return PublisherFlowState.HELD
         return flow.state(lead_flows)
@@ -53,16 +53,15 @@ class FlowStates:
         return NO_PROBLEM if self._ownership.ours() and sends else self._ownership.why_silent()
 
     async def forget(self, key: FlowKey) -> None:
-        """The flow's record was deleted. Raises as :meth:`note`."""
+        """Forget a flow whose record was deleted. Raises the errors of :meth:`note`."""
         await self._known.forget(key)
 
     async def look(self) -> None:
-        """Make the present state of all flows known. Raises as :meth:`note`."""
+        """Record the present states of all flows. Raises the errors of :meth:`note`."""
         await self.note(self._flows.values())
 
     async def note(self, flows: Collection[PublisherFlow]) -> None:
-        """Make the present state of the flows known, their epochs above all: subscribers refuse one that is not
-        recorded.
+        """Record the present states and epochs of the flows. Subscribers refuse an epoch that is not recorded.
 
         Raises :class:`~wormhole.model.errors.WormholeError`.
         """

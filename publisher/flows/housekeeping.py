@@ -1,4 +1,4 @@
-"""The periodic work of a publisher: it checks the log and the lead, frees disk space, and retries what failed."""
+"""The periodic work of a publisher: check the log and the lead caravan, free disk space, and retry failed work."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Shown(Protocol):
     """A part whose state operators and other processes see."""
 
     async def look(self) -> None:
-        """Bring it up to date. Raises :class:`~wormhole.model.errors.WormholeError`."""
+        """Bring the shown state up to date. Raises :class:`~wormhole.model.errors.WormholeError`."""
 
 
 class Housekeeping:
-    """The periodic work of one publisher. ``shown``: the parts that are brought up to date about once a second."""
+    """See the module. ``shown``: the parts whose shown state is brought up to date about once a second."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Housekeeping:
         trouble = ""
         await self._applications.known.wait()
         with contextlib.suppress(WormholeError):  # the check is repeated below, where its failure is logged
-            await self._tailed.look()  # at once: `up` waits for what the source reports
+            await self._tailed.look()  # at once: `wormholectl up` waits for the source's status
         while True:
             await self._clock.sleep(_EVERY_S)
             now = self._clock.monotonic()
@@ -80,7 +80,7 @@ class Housekeeping:
                     await part.look()
             except CoordinationLost:
                 trouble = ""
-            except WormholeError as error:  # only operators see it: it must not end what subscribers depend on
+            except WormholeError as error:  # only operators see the state: its failure must not stop deliveries
                 if trouble != str(error):
                     _log.warning("the state of the flows is not reported: %s", error)
                 trouble = str(error)
@@ -88,9 +88,9 @@ class Housekeeping:
                 trouble = ""
 
     async def release(self) -> None:
-        """Release log that is no longer needed. A flow's progress permits that only once it is durable."""
+        """Release log before the place that any flow needs. Only durable progress of a flow counts."""
         try:
-            async with self._applications.registering:  # a place where a flow is about to begin must stay
+            async with self._applications.registering:  # log that a new flow is about to need must stay
                 oldest = self._tailed.fleet.oldest_place()
                 if oldest is None:
                     return

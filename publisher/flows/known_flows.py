@@ -1,8 +1,8 @@
-"""Which flows were served before, and at which subscribers, known apart from the marker store: a store that lost a
-record must not make a flow look new.
+"""A second record, apart from the marker store, of which flows were served and at which subscribers. It shows that a
+flow without a marker is not new if the marker store lost data.
 
-A new flow begins at its application's ``start``. If a flow was served before and has no record, what it has received is
-not known. Such a flow is held until an operator decides where it continues.
+A new flow begins at its application's ``start``. For a flow that was served before and has no record, the delivered
+updates are unknown. Such a flow is held until an operator decides where it continues.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["FormerHolder", "KnownFlows", "missing_datamarker"]
 _log = logging.getLogger(__name__)
 
 _UNSEEN: Final = 100
-"""How many epochs may have been raised since the last note, which is written once a second."""
+"""An upper bound for the epochs that were raised since the last note. A note is written once a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormerHolder:
-    """The subscriber at which an earlier publisher had a flow, and its process. ``seen_at``: when this publisher, as
-    the owner of the log, read that (seconds of the monotonic clock).
+    """The subscriber, and its process, to which an earlier publisher assigned a flow. ``seen_at``: when this publisher
+    read that as the owner of the log (seconds of the monotonic clock).
     """
 
     subscriber: str
@@ -43,7 +43,7 @@ class FormerHolder:
 def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
     """Why ``flow`` is held, for the operator.
 
-    ``witness``: what shows that it was served; ``begin``: where its record begins.
+    ``witness``: what shows that the flow was served; ``begin``: where its record begins.
     """
     return Problem(
         f"its datamarker is missing: {witness}, and the marker store has none that was acknowledged",
@@ -54,10 +54,10 @@ def missing_datamarker(flow: str, witness: str, begin: Datamarker) -> Problem:
 
 
 class KnownFlows:
-    """The witness of one log: coordination's flow records, and ``path``, a file of the publisher's own beside its
-    marker store. ``includes``: whether a shard is of the log; no other record is read.
+    """The witnesses of one log: coordination's flow records, and ``path``, the publisher's own file beside its marker
+    store. ``includes``: whether a shard belongs to the log; records of other shards are ignored.
 
-    Without ``path`` nothing is known, and only coordination is written to. That is for stores that are not durable.
+    Without ``path``, for stores that are not durable, no flow is known, and notes go only to coordination.
     """
 
     def __init__(
@@ -85,16 +85,16 @@ class KnownFlows:
         return epoch + _UNSEEN if epoch else None
 
     async def epoch_beyond(self, flow: FlowKey, stored: int) -> int | None:
-        """An epoch that no owner of the flow has had, if it was served in a later one than its record's, ``stored``;
-        else ``None``.
+        """An epoch that no owner of the flow has had, if a witness knows a later epoch than ``stored``, the epoch of
+        its record. This means that an older copy of the marker store was restored. Otherwise ``None``.
 
-        Then an older copy of the marker store was restored. Raises :class:`~wormhole.model.errors.CoordinationLost`.
+        Raises :class:`~wormhole.model.errors.CoordinationLost`.
         """
         return await self.epoch_after(flow) if await self._seen(flow) > stored else None
 
     async def former_holder(self, flow: FlowKey) -> FormerHolder | None:
-        """The subscriber that had the flow in the last report of an earlier publisher; ``None``: no subscriber had it,
-        or that is not known.
+        """The subscriber that had the flow in an earlier publisher's last report; ``None``: none had it, or the report
+        is missing.
 
         Raises :class:`~wormhole.model.errors.CoordinationLost`.
         """
@@ -120,7 +120,7 @@ class KnownFlows:
         return asked
 
     async def _seen(self, flow: FlowKey) -> int:
-        """The highest epoch that a witness has of the flow; 0 if none has any."""
+        """The highest epoch of the flow that a witness knows; 0 if no witness knows the flow."""
         if self._path is None:
             return 0
         noted = self._noted
@@ -130,20 +130,20 @@ class KnownFlows:
         return max(noted.get(flow_name(*flow), 0), 0 if recorded is None else recorded.epoch)
 
     async def note(self, records: Mapping[FlowKey, FlowRecord]) -> None:
-        """The flows as they are now. Raises what coordination raises, after the file was written."""
+        """Record the present state of the flows. Raises coordination's errors, after the file was written."""
         epochs = {flow_name(*flow): record.epoch for flow, record in records.items() if record.epoch}
         await asyncio.to_thread(self._add, epochs)
         await self._coordinator.write_flows(records)
 
     async def follow(self, applications: Collection[str]) -> None:
-        """While this process stands by, note what the log's owner reports about the flows of ``applications``, because
-        coordination may lose it. Raises what coordination raises.
+        """Copy the owner's reports about the flows of ``applications`` to the file while this process stands by,
+        because coordination may lose them. Raises coordination's errors.
         """
         records = await self._coordinator.flows(applications, self._includes)
         await asyncio.to_thread(self._add, {flow_name(*flow): record.epoch for flow, record in records.items()})
 
     async def forget(self, flow: FlowKey) -> None:
-        """The flow was deleted on purpose: if it is served again it is new."""
+        """Forget a flow that an operator deleted. If the flow is served again, it is new."""
         await asyncio.to_thread(self._add, {flow_name(*flow): 0})
         await self._coordinator.write_flows({flow: FlowRecord("", "", 0, "forgotten")})
         self._asked.pop(flow[0], None)

@@ -1,5 +1,5 @@
-"""What the publisher knows about the log as a whole: the lag of each flow, the growth of the log, and how long the log
-will hold a marker.
+"""Measures of the log: the lag of each flow, the growth of the log, and how long the log still holds the updates after
+a datamarker (headroom).
 
 Pure: segments, source status and time (seconds) are arguments.
 """
@@ -19,17 +19,18 @@ from wormhole.ports.log_source import RelayStatus, SourceStatus
 __all__ = ["FlowLag", "Headroom", "LogWatch"]
 
 _STRETCHES: Final = 512
-_COUNTS: Final = 20_000  # per-shard numbers in all stretches together, which bounds the memory with thousands of shards
+_COUNTS: Final = 20_000  # the most per-shard numbers in all stretches, to bound the memory
 _GROWTH_S: Final = 60.0
 _LEAST_GROWTH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class FlowLag:
-    """How far a flow is behind the end of the log; ``None`` = unknown.
+    """How far a flow's datamarker is behind the end of the log. Each value is ``None`` if it is unknown.
 
     ``seconds``: age of the oldest unacknowledged transaction; 0 if no transaction of the flow's shard follows.
-    ``bytes``: the bytes of log, of all shards. ``transactions``: the number of transactions of the flow's shard.
+    ``bytes``: bytes of log after the datamarker, of all shards. ``transactions``: transactions of the flow's shard
+    after the datamarker.
     """
 
     seconds: float
@@ -49,8 +50,8 @@ class Headroom:
 
 @dataclass(slots=True)
 class _Stretch:
-    """A piece of log that was read: when its first transaction was committed, and how many transactions of each shard
-    end in it."""
+    """A range of the log that was read, with the commit time of its first transaction and the number of transactions
+    of each shard that end in it."""
 
     begin: LogPosition
     end: LogPosition
@@ -59,10 +60,10 @@ class _Stretch:
 
 
 class LogWatch:
-    """Fed with every segment that the lead reads, and once a second with the source's status.
+    """Receives every segment that the lead caravan reads, and the source's status once a second.
 
-    ``transactions`` and ``updates`` count what was read for the first time. A transaction is counted once for each
-    shard that it touches.
+    ``transactions`` and ``updates`` count each part of the log once, even if it is read again. A transaction is counted
+    once for each shard that it changes.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class LogWatch:
         if last is not None and segment.end <= last:
             return
         if last is not None and (segment.begin > last or segment.begin.incarnation != last.incarnation):
-            self._stretches.clear()  # the lead continued further ahead: the log in between was not counted
+            self._stretches.clear()  # the lead jumped ahead: the log in between was not counted
             self._counts = 0
             last = None
         runs = segment.runs
@@ -95,7 +96,7 @@ class LogWatch:
             self._thin()
 
     def _thin(self) -> None:
-        """Join the older half in pairs, so that stretches further back are coarser."""
+        """Join the older half of the stretches in pairs, so that old stretches are coarser."""
         stretches = list(self._stretches)
         half = max(2, len(stretches) // 2)
         old, new = stretches[:half], stretches[half:]
@@ -116,7 +117,7 @@ class LogWatch:
         if self._ends and self._ends[-1][1].incarnation != end.incarnation:
             self._ends.clear()
         self._ends.append((now, end))
-        # A file that was released since gives no distance any more.
+        # No distance can be computed to a place in a file that was released since.
         while self._ends[0][0] < now - _GROWTH_S or self._map.between(self._ends[0][1], end) is None:
             self._ends.popleft()
 
@@ -133,15 +134,14 @@ class LogWatch:
 
     @property
     def end_unknown(self) -> str:
-        """Why the log may have grown unnoticed, so that a lag is only a lower bound; empty while the log's end is
-        known."""
+        """Why the end of the log is unknown, so that a lag is only a lower bound; empty while the end is known."""
         if self._failure:
             return str(self._failure)
         return "" if self._status is None else self._status.end_unknown
 
     @property
     def unreachable(self) -> Problem:
-        """The problem that is the cause of ``end_unknown``; empty while the end is known."""
+        """The problem because of which the log's end is unknown; empty while the end is known."""
         return next((one for one in self.problems if str(one) == self.end_unknown), Problem.parsed(self.end_unknown))
 
     @staticmethod
@@ -188,8 +188,7 @@ class LogWatch:
         """How far a flow with this datamarker is behind. ``now``: seconds since 1970."""
         end, place = self.end(), marker.order
         if end is None:
-            # Before the first status it is not known whether anything follows. A log that cannot be reached may have
-            # grown.
+            # Before the first status, and while the log cannot be reached, newer updates may exist.
             return FlowLag(_age(marker.committed_at_us, now) if self._failure else 0.0, None, None)
         if end <= place:
             return FlowLag(0.0, 0, 0)
@@ -199,7 +198,7 @@ class LogWatch:
         if not after or place < stretches[0].begin:
             return FlowLag(_age(marker.committed_at_us, now), behind, None)
         first = after[0]
-        # A marker that was registered and not acknowledged yet has no commit time; the stretch around it is no younger.
+        # A marker without an ack has no commit time. The stretch that contains the marker is not younger.
         oldest = (marker.committed_at_us if first.begin < place else 0) or first.oldest_us
         if stretches[-1].end < end:
             return FlowLag(_age(oldest or marker.committed_at_us, now), behind, None)
@@ -209,8 +208,8 @@ class LogWatch:
         return FlowLag(_age(oldest or marker.committed_at_us, now), behind, number)
 
     def _part(self, stretch: _Stretch, shard: str, place: LogPosition) -> int:
-        """The transactions of a stretch after ``place``: all if ``place`` is at or before its beginning, otherwise a
-        part in proportion to the bytes.
+        """The transactions of a stretch after ``place``: all if ``place`` is at or before the stretch's beginning,
+        otherwise a number in proportion to the bytes.
         """
         number = stretch.transactions.get(shard, 0)
         if place <= stretch.begin:
@@ -242,15 +241,16 @@ class LogWatch:
         until = tip if place >= tip else next((end for begin, end in relay.stretches if begin <= place < end), None)
         if until is None:
             return self._in_log(place, status)
-        # Only the log has what follows the end of the relay's last stretch, or is not being recorded. A relay that
-        # gives up flows to protect the datastore's disk leaves one budget more of it than it leaves in any case.
+        # Log after the end of the relay's last stretch is only in the datastore. So is log that is not being recorded.
+        # A relay that protects the datastore's disk lets the datastore keep one more budget of log than it always does.
         if until != tip or relay.problem:
             bound = 2 * relay.slot_budget_bytes if relay.mode == "hold" and not relay.keeps_slot else 0
             return self._in_log(max(place, until), status, bound)
         return self._in_relay(place, relay, status)
 
     def _in_relay(self, place: LogPosition, relay: RelayStatus, status: SourceStatus) -> Headroom:
-        """For a place in the last stretch of a relay that records. Its oldest records are deleted when it is full."""
+        """The headroom of a place in the last stretch of a recording relay, which deletes its oldest records when it is
+        full."""
         assert relay.tip is not None
         growth = self.growth()
         if unknown := _no_growth(growth):
@@ -273,8 +273,8 @@ class LogWatch:
         return Headroom(None, f"the relay holds it for about {about} as the log grows now; then {log.unknown}")
 
     def _in_log(self, place: LogPosition, status: SourceStatus, bound: int = 0) -> Headroom:
-        """The log is kept up to the source's budget. The oldest file is deleted first, with every place in it.
-        ``bound``: bytes after which the source deletes it earlier; 0 for none.
+        """The headroom of a place in the datastore's log. The log is kept up to the source's budget, and its oldest
+        file is deleted first. ``bound``: a smaller budget in bytes; 0 for none.
         """
         budget = min(status.budget_bytes or bound, bound or status.budget_bytes)
         if not budget and status.slots:
@@ -284,7 +284,7 @@ class LogWatch:
         growth = self.growth()
         if unknown := _no_growth(growth):
             return Headroom(None, unknown)
-        # The log that a slot keeps is measured from the slot's place on.
+        # The budget of a slot is measured from the slot's place.
         begin = place if status.slots else LogPosition(place.incarnation, place.file, 0)
         kept = self._map.between(begin, self._written(status))
         if kept is None:

@@ -1,4 +1,4 @@
-"""The description of the log: caravans, relay, end and growth."""
+"""Describes the log to operators, as status messages and metrics: its caravans, relay, end and growth."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["caravan_samples", "describe_end", "describe_fleet", "log_samples", "
 
 _EVENTS: Final = 50
 _EVENTS_OF_ONE: Final = 5
-_LIST_BYTES: Final = 512 << 10  # the names of flows in caravans take at most this
+_LIST_BYTES: Final = 512 << 10  # the most bytes for names of flows in all caravans
 
 
 def describe_end(message: admin_pb2.PublisherStatus, watch: LogWatch, fleet: Fleet) -> None:
-    """Where the log ends, how fast it grows, and what is wrong with it."""
+    """Add where the log ends, how fast it grows, and its problems."""
     message.end_unknown = watch.end_unknown
     message.log_base = "" if watch.status is None else watch.status.base
     for problem in watch.problems:
@@ -43,7 +43,7 @@ def describe_end(message: admin_pb2.PublisherStatus, watch: LogWatch, fleet: Fle
 
 
 def describe_fleet(message: admin_pb2.PublisherStatus, fleet: Fleet, now: float) -> None:
-    """The caravans, their limits and their last events. ``now``: seconds of the monotonic clock."""
+    """Add the caravans, their limits and their last events. ``now``: seconds of the monotonic clock."""
     limits, history = fleet.limits, fleet.history
     message.limits.CopyFrom(
         admin_pb2.CaravanLimits(
@@ -118,7 +118,7 @@ def relay_to_message(relay: RelayStatus) -> admin_pb2.RelayStatus:
 
 
 def log_samples(status: SourceStatus, now: float) -> Iterator[Row]:
-    """The source's status. ``now``: seconds since 1970."""
+    """The metrics of the source's status. ``now``: seconds since 1970."""
     yield c.LOG_FILES, len(status.files)
     yield c.LOG_SIZE, sum(size for _, size in status.files)
     yield c.LOG_BUDGET, status.budget_bytes or None
@@ -149,7 +149,7 @@ def _relay(relay: RelayStatus, now: float) -> Iterator[Row]:
 
 
 def caravan_samples(fleet: Fleet, now: float) -> Iterator[Row]:
-    """The caravans. ``now``: seconds of the monotonic clock."""
+    """The metrics of the caravans. ``now``: seconds of the monotonic clock."""
     lead = fleet.lead
     others = [caravan for caravan in fleet.caravans.values() if caravan is not lead]
     leading = [lead] if lead is not None else []

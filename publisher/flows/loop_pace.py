@@ -1,4 +1,4 @@
-"""How late the event loop is, what a round costs it, and the resulting interval between writes to streams."""
+"""Paces the writes to streams: a late event loop, or a costly round of writes, makes the interval longer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _EVERY_S = 0.1
 
 
 class LoopPace:
-    """``delay``: how late the event loop is, in seconds."""
+    """Measures the event loop. ``delay``: how late it is, in seconds. A round is one segment of log, which is written
+    to the streams."""
 
     def __init__(self, clock: Clock) -> None:
         self.delay = 0.0
@@ -32,7 +33,7 @@ class LoopPace:
         self._rounds += 1
 
     def gather_s(self) -> float:
-        """Seconds between two writes of a busy stream: they grow with the delay and with what a round costs."""
+        """Seconds between two writes of a busy stream. They grow with the delay and with the cost of a round."""
         return gather_interval(self._served, self.delay, self._cost.seconds)
 
     def samples(self) -> Iterator[Row]:
@@ -49,6 +50,6 @@ class LoopPace:
             streams, lead = assigner.streams(), fleet.lead
             reading_s = sum(stream.traffic.reading_s for stream in streams)
             self._cost.measured(self._clock.processor() - reading_s, self._rounds)
-            # Streams of flows that catch up get what another caravan reads, at its pace.
+            # Streams of flows that catch up receive another caravan's segments, at the pace of that caravan.
             connected = sum(stream.connected for stream in streams)
             self._served = connected if lead is None else min(connected, len(lead.flows))

@@ -1,5 +1,5 @@
-"""Flows whose log cannot be read any further: the application receives the missing range and decides, or an operator
-does.
+"""Handles flows whose log cannot be read any further. The application receives the missing range of the log and decides
+whether the flow continues after it. Otherwise an operator decides.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _RETRY_S = 2.0
 
 
 class LossRepairs(Protocol):
-    """What is known about the rows of a loss. Methods are called on the event loop."""
+    """The rows of lost log, and repairs that send them. Methods are called on the event loop."""
 
     async def rows_lost(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> LostKeys | str:
         """The rows that the flow lacks from this range of the log, or why they are not known."""
         ...
 
     async def cover(self, flow: PublisherFlow, begin: LogPosition, end: LogPosition) -> bool:
-        """Extend a repair of the flow that is under way to the rows of this range. Returns false if the flow is
+        """Extend the flow's running repair, if it has one, to the rows of this range. Returns false if the flow is
         assigned anew for that. Raises :class:`~wormhole.model.errors.WormholeError` and ``KeyError``.
         """
         ...
 
 
 class Losses:
-    """``repairs``: what a repair of a loss reads."""
+    """See the module. ``repairs``: the rows that a repair of a loss sends."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Losses:
         self._records = records
 
     def held(self, caravan_flow: CaravanFlow, error: WormholeError) -> None:
-        """No caravan can read on for the flow."""
+        """Hold the flow, because no caravan can read the log for it."""
         flow = self._assigner.flows.get((caravan_flow.application, caravan_flow.shard))
         if flow is None or flow.delivery.caravan_flow is not caravan_flow:
             return
@@ -80,7 +80,7 @@ class Losses:
         """Ask the application to decide about the log that cannot be read from the marker on."""
         kind = LossKind.PURGED if isinstance(error, PositionPurged) else LossKind.DIVERGED
         gap = LogGap(kind, error.first_missing, error.last_missing, error.text)
-        if kind is LossKind.PURGED:  # what a diverged log lacks was delivered
+        if kind is LossKind.PURGED:  # the updates that a diverged log lacks were delivered
             gap = gap.without(caravan_flow.marker.delivered)
         reported = ""
         while True:
@@ -88,7 +88,7 @@ class Losses:
                 resume = await asyncio.to_thread(_resume, self._source, error)
                 break
             except WormholeError as trouble:
-                # After any failure the loss is reported, because a loss that is never reported could not be accepted.
+                # A failure only delays the report, because only a reported loss can be accepted.
                 if str(trouble) != reported:
                     reported = str(trouble)
                     _log.warning("the loss of %s is reported later: %s", flow.name, trouble, extra=flow.about)
@@ -98,7 +98,7 @@ class Losses:
         try:
             if not await self._repairs.cover(flow, caravan_flow.place, resume.order):
                 return
-        except (WormholeError, KeyError) as trouble:  # whole tables are read then
+        except (WormholeError, KeyError) as trouble:  # then the repair reads whole tables
             _log.warning("%s: a repair under way does not know of more loss: %s", flow.name, trouble, extra=flow.about)
         rows = await self._repairs.rows_lost(flow, caravan_flow.place, resume.order)
         stream = self._assigner.stream_of(flow)
@@ -107,8 +107,10 @@ class Losses:
             stream.tell_loss(flow, gap, resume)
 
     async def disproof(self, delivery: FlowDelivery, have: Datamarker) -> str:
-        """Why the log cannot have led to ``have``, which the application has; empty if it may have. Also empty if it
-        did not lead to the flow's own datamarker either: then the log is another one, which is reported as a loss.
+        """Why the application's datamarker ``have`` cannot be from the history of this log; empty if it can be.
+
+        Also empty if the flow's own datamarker is not from that history: then the log was replaced, which is reported
+        as a loss.
         """
         if not delivery.may_have(have):
             return "it was never offered"
@@ -116,7 +118,8 @@ class Losses:
         return "" if found and await asyncio.to_thread(_disproof, self._source, delivery.marker) else found
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
-        """The application's answer, or that of an operator who continues a flow whose application halts."""
+        """Continue the flow or hold it, as the application answered. ``proceed`` is also an operator's decision to
+        continue a flow that its application holds."""
         stream = self._assigner.stream_of(flow)
         if stream is None or flow.loss.open is None or flow.delivery.caravan_flow is None or flow.releasing:
             return
@@ -137,7 +140,7 @@ class Losses:
         back = resume.order < flow.delivery.marker.order
         flow.accept(back=back)
         if back:
-            # Another history of the log: only a rewind goes back.
+            # The log has another history. Only a rewind can set the flow back.
             self._background.spawn(self._records.rewind(stream, flow, resume))
             return
         flow.delivery.caravan_flow.pass_gap(resume)
@@ -158,7 +161,7 @@ def _disproof(source: LogSource, marker: Datamarker) -> str:
     except Diverged as error:
         return error.message
     except WormholeError:
-        pass  # the next opening of the log reports it
+        pass  # the next opening of the log reports the error
     return ""
 
 

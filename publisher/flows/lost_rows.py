@@ -1,4 +1,4 @@
-"""The rows that a flow lacks after a loss of log, as far as its relay knows them. A repair reads these rows again."""
+"""Which rows changed in lost log, as far as the log's relay knows. A repair reads these rows again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LostRows"]
 
 
 class LostRows:
-    """Asks the log's relay, in a thread. Without one nothing is known."""
+    """Queries the log's relay in a thread. Without a relay no rows are known."""
 
     def __init__(self, relay: LogRelay | None) -> None:
         self._relay = relay
@@ -35,6 +35,6 @@ class LostRows:
         return LostKeys.joined(parts)
 
     async def keep(self, oldest: LogPosition) -> None:
-        """No range before ``oldest`` will be requested any more."""
+        """Let the relay forget the rows before ``oldest``, which no later request names."""
         if self._relay is not None:
             await asyncio.to_thread(self._relay.keep_lost_keys, oldest)

@@ -1,5 +1,5 @@
-"""The place at which a flow's marker is set on request. It is found in the log and refused if the log does not hold it,
-and its distance from the former place is reported.
+"""Finds the place in the log to which an operator sets a flow's datamarker, and its distance from the former place. A
+place that the log does not hold is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def by_text(source: LogSource, text: str) -> Callable[[], Datamarker]:
 
 
 def by_time(source: LogSource, at_s: float, now: float) -> Callable[[], Datamarker]:
-    """Returns a function that finds the last place before which everything was committed by ``at_s``. Raises
-    :class:`~wormhole.model.errors.PositionError` if that is no time in the past (both in seconds since 1970).
+    """Returns a function that finds the last place before which every transaction was committed by ``at_s``. ``at_s``
+    and ``now`` are seconds since 1970.
+
+    Raises :class:`~wormhole.model.errors.PositionError` unless ``at_s`` is in the past.
     """
     if not math.isfinite(at_s) or not 0 < at_s <= now:
         raise PositionError(
@@ -61,8 +63,8 @@ def by_start(source: LogSource, start: str, now: float) -> Callable[[], Datamark
 
 
 async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamarker:
-    """The result of ``find``. Raises what ``find`` raises. If the place is gone, the error names where the log
-    begins."""
+    """Call ``find`` in a thread and return its result. Raises the errors of ``find``. If the log no longer holds the
+    place, the error names where the log begins."""
     try:
         return await asyncio.to_thread(find)
     except PositionPurged as error:
@@ -76,7 +78,7 @@ async def located(source: LogSource, find: Callable[[], Datamarker]) -> Datamark
 
 
 def _beginning(source: LogSource) -> str:
-    """Where the log begins, and when that was."""
+    """The sentence about the place where the log begins, and its time."""
     try:
         source.locate_time(1)
     except PositionPurged as error:

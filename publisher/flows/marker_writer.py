@@ -1,8 +1,8 @@
-"""Stores acknowledged datamarkers: at most once a second per flow, grouped.
+"""Stores acknowledged datamarkers in groups, at most once a second per flow.
 
 A marker is written only after its ack. So a store that fails or lags never loses an update, but makes a restart repeat
-more. While the store fails, markers stay here (one per flow) and are written later. The thread that stores them does
-nothing else.
+more updates. While the store fails, the newest marker of each flow is kept here and written later. A separate thread
+writes the markers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _EVERY_S = 1.0
 
 
 class MarkerWriter:
-    """``problem``: why the last attempt failed; empty if it succeeded. Both callbacks run on the event loop: ``stored``
-    when a write is durable, ``refused`` when a newer epoch owns the flow.
+    """``problem``: why the last write failed; empty if it succeeded. ``stored``: called when a write is durable.
+    ``refused``: called when the store has a newer epoch of the flow. Both are called on the event loop.
 
-    Writes of an application wait while ``held`` returns true for it.
+    ``held``: whether the writes of an application have to wait.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class MarkerWriter:
         return len(self._pending)
 
     def put(self, write: MarkerWrite) -> None:
-        """Store the write with the next group. It replaces a waiting write of the same flow, except for pages of its
-        counts that have not changed since.
+        """Store the write with the next group. It replaces a waiting write of the same flow. Count pages that only the
+        waiting write has are kept.
         """
         waiting = self._pending.get(write.flow)
         if waiting is not None and waiting.epoch == write.epoch:
@@ -91,7 +91,7 @@ class MarkerWriter:
         self._pool.shutdown(wait=False)
 
     async def flush(self) -> None:
-        """Write the waiting writes that are not held. Raises what the store raises, and then keeps them."""
+        """Store the waiting writes that are not held. Raises the store's errors; the writes then stay waiting."""
         async with self._lock:
             held = {name for name in {application for application, _ in self._pending} if self._held(name)}
             writes = [write for write in self._pending.values() if write.flow[0] not in held]

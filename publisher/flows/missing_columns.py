@@ -1,5 +1,5 @@
-"""The tables that lack columns which the filter of a backfill tests. For their rows such a test is unknown, and they
-pass."""
+"""Finds tables without the columns that a backfill's filter tests. On their rows such a test is unknown. A row passes
+if the whole filter is unknown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MissingColumns:
 
     @property
     def text(self) -> str:
-        """The problem if a column is in no table."""
+        """The error message if no table has a column of ``everywhere``."""
         columns = f"column{'s' if len(self.everywhere) > 1 else ''} {', '.join(self.everywhere)}"
         if len(self.compared) == 1:
             return f"the table {self.compared[0]} has no {columns}, so that the filter cannot be decided"

@@ -1,4 +1,4 @@
-"""The watch of a log's owner: whether it has to leave the log to another candidate, and which server it reads."""
+"""How the owner of a log watches itself: whether another candidate has to take the log, and which server is read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _EVERY_S: Final = 1.0
 _RESTING_S: Final = 30.0
 """Seconds between two checks of a datastore whose log can be read."""
 _FAILED_LOOKS: Final = 3
-"""How many consecutive checks of its datastore fail before an owner gives the log up."""
+"""How many consecutive failed checks of its datastore make an owner give the log up."""
 
 
 class OwnerWatch:
-    """``name``: the owner's name among the candidates; ``look``: queries its datastore. ``owners``: as last
-    reported."""
+    """The watch of one owner. ``name``: its name among the candidates; ``look``: queries its datastore. ``owners``: the
+    last report of the log's owner and candidates."""
 
     def __init__(
         self,
@@ -45,18 +45,19 @@ class OwnerWatch:
         self._clock = clock
 
     async def moved(self) -> str:
-        """Return the name of another candidate once an operator moved the log to it and it is present."""
+        """Wait until an operator moved the log to another candidate that is present. Returns the candidate's name."""
         async for owners in self._coordinator.watch_log(self._group):
             self.owners = owners
             to = moved_to(owners)
             if owners.move is not None and to not in ("", self._name):
                 return f"{to} (by {owners.move.by})"
-        await asyncio.Event().wait()  # the coordinator is stopped: nothing is moved
+        await asyncio.Event().wait()  # the coordinator is stopped: no move can arrive
         raise AssertionError("unreachable")
 
     async def outdone(self, troubled: Callable[[], bool]) -> str:
-        """Return the reason once the datastore cannot be read here and another candidate could serve. ``troubled``:
-        whether the log cannot be read now. Until then the claim is kept up to date with the server that is read.
+        """Wait until this datastore cannot be read and another candidate could serve. Returns the reason.
+
+        ``troubled``: whether the log cannot be read now. Meanwhile the claim is updated with the server that is read.
         """
         failed, looked_at = 0, self._clock.monotonic()
         async with Looks(self._look, self._clock) as looks:
@@ -77,8 +78,8 @@ class OwnerWatch:
                     return f"its datastore cannot be read here ({found.problem.text}), and {other} can serve"
 
     async def _note(self, found: Standing) -> None:
-        """Record the server in the claim: the datastore's address may lead to another server by now."""
+        """Record the server in the claim, because the datastore's address may lead to another server now."""
         noted = self.owners.terms[-1].server if self.owners.terms else ""
         if found.ready and found.server not in ("", noted):
-            with contextlib.suppress(WormholeError):  # at the next check
+            with contextlib.suppress(WormholeError):  # the next check records it
                 await self._claim.note_server(found.server)

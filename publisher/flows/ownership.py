@@ -1,10 +1,10 @@
-"""Whether this process may act for the flows of its log: its claim, its registration, and how long ago the coordination
-service answered.
+"""Whether this process may serve the flows of its log. This depends on its claim, its registration, and how long ago
+the coordination service answered.
 
-Two publishers of one log would take its flows from each other. If several may serve a log, and all of them can write
-its datamarkers, the owner of the log serves it (:mod:`publisher.flows.candidacy`). With local markers the registered
-publisher serves it. Without a coordination service (static form) neither is known. Then a publisher yields, at each
-subscriber, to another publisher that is connected there.
+Two publishers of one log would take its flows from each other. If several publishers can write the datamarkers of a
+log, only the owner of the log serves it (:mod:`publisher.flows.candidacy`). With local markers, only the registered
+publisher serves it. Without a coordination service (static form), a publisher yields at each subscriber to another
+publisher that is connected there.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class LogHandedOver(Retryable):
 
 
 class Ownership:
-    """``fenced``: other publishers can write the markers too, so nothing is sent after the lease ends. ``candidacy``:
-    how this process becomes the owner of the log; ``None``: the registration alone decides.
+    """See the module. ``fenced``: whether other publishers can write the markers too, so that nothing is sent after the
+    lease ends. ``candidacy``: how this process becomes the owner of the log; ``None``: the registration alone decides.
     """
 
     def __init__(
@@ -70,18 +70,17 @@ class Ownership:
 
     @property
     def waits(self) -> str:
-        """What the claim or the registration waits for; empty while neither does."""
+        """Why the claim or the registration is delayed; empty if neither is."""
         return str(self.standby) or self._registers
 
     @property
     def standby(self) -> Problem:
-        """Why this candidate does not own the log; empty once it does, and if there are no candidates."""
+        """Why this candidate does not own the log; empty once it does, and for a log without candidates."""
         return NO_PROBLEM if self._candidacy is None or self._claim is not None else self._candidacy.waits
 
     @property
     def host(self) -> str:
-        """This host, as the configuration names it; empty if no other process could own the log, because then no name
-        is needed."""
+        """The configured name of this host; empty if no other process could own the log."""
         return "" if self._candidacy is None else self._candidacy.candidate.host
 
     @property
@@ -91,26 +90,27 @@ class Ownership:
 
     @property
     def term(self) -> int:
-        """The term in which this process owns the log; 0: in none."""
+        """The term in which this process owns the log; 0 while it does not own the log."""
         return 0 if self._claim is None else self._claim.term
 
     @property
     def owners(self) -> LogOwners | None:
-        """The owner of the log and its candidates, as last reported; ``None`` if there are no candidates."""
+        """The last report of the log's owner and candidates; ``None`` for a log without candidates."""
         known = self._watch or self._candidacy
         return None if known is None else known.owners
 
     def fence(self) -> str:
-        """What every write of the owner has to check; empty before the first claim, and if there is nothing to check.
-        After the claim is given up, the fence stays that of the claim, so that late writes of threads are refused.
+        """The fencing token that every write of the owner checks; empty before the first claim, and without candidates.
+        It stays after the claim is given up, so that late writes of threads are refused.
         """
         claim = self._claim or self._former
         return "" if claim is None else claim.fence()
 
     async def take(self, info: PublisherInfo) -> None:
-        """Return once this process owns the log and is registered, however long another process owns it before. Raises
-        those errors of :class:`Coordinator` that are not retryable, and :class:`LogHandedOver` if the log is lost
-        before.
+        """Wait until this process owns the log and is registered. The wait has no time limit.
+
+        Raises the errors of :class:`Coordinator` that are not retryable, and :class:`LogHandedOver` if another process
+        takes the log before the registration.
         """
         if self._candidacy is not None:
             self._claim = await self._candidacy.win(info)
@@ -126,8 +126,8 @@ class Ownership:
         self._registers = ""
 
     async def _unless_lost(self, registering: Coroutine[Any, Any, Registration]) -> Registration:
-        """Register this process. While another owner of the log serves, its registration occupies the place. Raises
-        :class:`LogHandedOver`.
+        """Register this process. The registration waits while another owner of the log is registered. Raises
+        :class:`LogHandedOver` if the claim is lost meanwhile.
         """
         if self._claim is None:
             return await registering
@@ -141,7 +141,7 @@ class Ownership:
             await cancel_all(registered, lost)
 
     def distrust(self, reason: str) -> None:
-        """The stored state of the flows is older than this process's state of them: this process has to begin anew."""
+        """Make this process begin anew, because the stored state of the flows is older than its state in memory."""
         self._outdated = reason
         self._distrusted.set()
 
@@ -174,19 +174,19 @@ class Ownership:
         claim, self._claim = self._claim, None
         if claim is not None:
             self._former = claim
-            await claim.close()  # first: the next owner waits for it
+            await claim.close()  # before the registration: the next owner waits for the claim
         registration, self._registration = self._registration, None
         if registration is not None:
             await registration.close()
 
     def ours(self) -> bool:
-        """Whether this process took the log, and no other publisher is known to have taken it since."""
+        """Whether this process owns the log, as far as it knows."""
         claimed = self._candidacy is None if self._claim is None else self._claim.held
         return claimed and (self._registration is None or self._registration.held)
 
     def sole(self) -> bool:
-        """Whether no other publisher of the log may act, on any host. If so, an epoch that a subscriber holds is a
-        former one of this log.
+        """Whether no other publisher may serve the log, on any host. If so, any epoch that a subscriber holds is from
+        this publisher or a former one.
         """
         registration = self._registration
         proven = registration is not None and registration.exclusive and self.ours()
@@ -197,13 +197,13 @@ class Ownership:
         return self._coordinator.contact is Contact.CONNECTED and self.ours()
 
     def may_send(self) -> bool:
-        """Whether updates may be sent. With local markers, updates of assigned flows may be sent without contact
-        too."""
+        """Whether updates may be sent. With local markers, updates of assigned flows may also be sent without contact
+        to coordination."""
         return self.ours() and (not self._fenced or self._leased())
 
     def why_silent(self) -> Problem:
         """Why :meth:`may_send` is false."""
-        if self.ours() or not self._leased():  # without contact the owner is not known
+        if self.ours() or not self._leased():  # without a lease the owner is not known
             silence = self._clock.monotonic() - self._coordinator.last_contact()
             return Problem(
                 f"ZooKeeper was not heard for {silence:.0f} s, which is beyond the lease, so another publisher may own "

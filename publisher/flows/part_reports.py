@@ -1,4 +1,4 @@
-"""What a part of the publisher reports about itself."""
+"""The interfaces through which each part of the publisher adds its state to status messages and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = (
     | tuple[Histogram]
     | tuple[Histogram, str]
 )
-"""A metric, its value (``None``: not known now), and the values of its labels after those of the log."""
+"""A metric, its value (``None``: not known now), and its label values after the labels of the log."""
 
 
 class Described(Protocol):

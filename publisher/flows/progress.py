@@ -1,4 +1,4 @@
-"""Whether the log is read. A publisher that runs and reads nothing looks healthy by every other measure.
+"""Detects that the log grows but is not read. By every other measure such a publisher looks healthy.
 
 Pure: the lead caravan's place, how much log is behind it, and time (seconds, monotonic) are arguments.
 """
@@ -11,13 +11,13 @@ from wormhole.model.position import LogPosition
 
 __all__ = ["Progress"]
 
-# The log may end with bytes that are no record: a record that is being written, a file's first bytes, or the remains of
-# an older log in a recycled file. None of these grows.
+# The log may end with bytes that are not a complete record: a record that is being written, a file's first bytes, or
+# an old log in a recycled file. Their size does not grow.
 _GROWTHS: Final = 2
 
 
 class Progress:
-    """Fed about once a second."""
+    """The progress of the lead caravan. :meth:`measured` is called about once a second."""
 
     def __init__(self) -> None:
         self._seen: object = None
@@ -28,11 +28,11 @@ class Progress:
     def measured(
         self, place: LogPosition | None, behind: int | None, now: float, *, read: int = 0, waits: bool = False
     ) -> None:
-        """The lead is at ``place`` (``None``: no reader is open) and ``behind`` bytes of log follow it (``None``: not
+        """Note the lead's ``place`` (``None``: no reader is open) and the bytes of log ``behind`` it (``None``: not
         known).
 
-        ``read``: bytes that it has read so far, which grow within a large transaction too. ``waits``: whether it may
-        not read now.
+        ``read``: bytes that the lead has read so far; they also grow within a large transaction. ``waits``: whether the
+        lead is not permitted to read now.
         """
         seen = (place, read)
         if place is None:
@@ -49,8 +49,8 @@ class Progress:
         self._seen = seen
 
     def stuck_s(self, now: float) -> float | None:
-        """For how long the log has grown while nothing of it was read, or while no reader was open; ``None``: the
-        reader makes progress."""
+        """For how many seconds the log has grown without being read, or had no open reader; ``None`` while the lead
+        makes progress."""
         if self._since is None or self._growths < _GROWTHS:
             return None
         return now - self._since

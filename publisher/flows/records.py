@@ -1,7 +1,7 @@
-"""The stored records of the flows of one log: the operators' changes, and the datamarkers.
+"""Writes the stored records of the flows of one log: operators' changes (``FlowControl``), and datamarkers.
 
-Each change is durable before it takes effect. If the process dies between two writes, the stored records determine
-where the flow continues.
+Each change is durable before it takes effect. After a crash between two writes, the stored records determine where the
+flow continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RETRY_S: Final = 2.0
 class FlowRecords:
     """See the module.
 
-    ``kind``: the kind of the source. ``behind``: applications of which no datamarker may be stored now. ``ack_ages``:
+    ``kind``: the kind of the source. ``behind``: applications whose datamarkers must not be stored now. ``ack_ages``:
     by application, the ages of transactions when they were acknowledged.
     """
 
@@ -78,11 +78,12 @@ class FlowRecords:
     async def control(self, flow: PublisherFlow, change: Callable[[FlowControl], FlowControl]) -> None:
         """Change the flow's control, durably.
 
-        Raises what ``change`` and the store raise, and ``KeyError``; nothing is changed then."""
+        Raises the errors of ``change`` and of the store, and ``KeyError`` for a deleted record. After an error nothing
+        is changed."""
         async with self._changing:
             while (wanted := change(flow.control)) != (was := flow.control):
                 done = await asyncio.to_thread(self.store.set_control, flow.key, wanted, was)
-                if not done:  # another publisher had the log meanwhile: its stored control stays
+                if not done:  # another publisher has changed the stored control: its change stays
                     wanted = (await asyncio.to_thread(self.store.load, flow.application))[flow.key].control
                 for one in (flow, self._assigner.present(flow)):
                     one.controlled(wanted)
@@ -90,13 +91,13 @@ class FlowRecords:
                     return
 
     async def renew_backfill(self, flow: PublisherFlow, cause: str) -> None:
-        """Begin an unfinished backfill anew, because the rows that it sent no longer prove anything."""
+        """Begin the flow's unfinished backfill anew, because the rows that it sent may be outdated."""
         if is_unfinished(flow.control):
             await self.control(flow, lambda control: renewed(control, flow.filter.hash))
             _log.info("the backfill of %s begins anew: %s", flow.name, cause, extra=flow.about)
 
     async def _forget_skipped(self, flow: PublisherFlow) -> None:
-        """Remove updates that the datamarker has passed from those to be skipped."""
+        """Remove updates that the datamarker has passed from the updates to skip."""
 
         def rest(control: FlowControl) -> FlowControl:
             durable = flow.delivery.durable
@@ -113,25 +114,25 @@ class FlowRecords:
 
     async def move(self, flow: PublisherFlow, to: Datamarker, *, by_application: bool = False) -> None:
         """Set the flow's datamarker, forwards or backwards, in a new epoch. The subscriber that has the flow is asked
-        to release it and gets it again at ``to``. Raises what the store raises, and ``KeyError`` when the record was
+        to release it and gets it again at ``to``. Raises the store's errors, and ``KeyError`` if the record was
         deleted.
 
-        The epoch is the number of the move, unless the flow is at ``to`` already, or ``by_application``: the
-        application itself reported where it is.
+        The new epoch becomes the number of the flow's last move. It does not if the flow is at ``to`` already, or if
+        the application itself reported ``to`` (``by_application``).
 
-        A store that fails may have set the datamarker all the same. The flow gets no new epoch before that is known.
+        A failed write may have set the datamarker nevertheless. The flow gets no new epoch before that is known.
         """
         if not to.backfill and not flow.loss.unreadable:  # a record that cannot be read is written anew below
-            # First: if the process dies between the two writes, the backfill begins anew at the former datamarker, and
-            # nothing is missing.
+            # The backfill is renewed first. After a crash between the two writes it then begins anew at the former
+            # datamarker, and no row is missing.
             await self.renew_backfill(flow, f"its datamarker goes to {to}")
-        async with self._changing:  # an operator and the application may do it at the same time
+        async with self._changing:  # an operator and the application may move the flow at the same time
             flow.delivery.begin_move()
             try:
-                await self.markers.flush()  # the store has to know whether the flow goes back
+                await self.markers.flush()  # the store has to know the last marker, to see whether the flow goes back
                 counts = not by_application and not _is_at(flow, to)
                 await self.restore(flow, to)
-                # The flow leaves its epoch: acks that are still on their way are refused.
+                # The flow leaves its epoch. Late acks of that epoch are refused.
                 try:
                     epoch = await asyncio.to_thread(self.store.rewind, flow.key, to, counts=counts)
                 except WormholeError:
@@ -145,8 +146,8 @@ class FlowRecords:
         self._assigner.anew(flow, f"goes to {to}")
 
     def _moved(self, flow: PublisherFlow, epoch: int, to: Datamarker, move: int) -> None:
-        """The store has the flow at ``to`` in ``epoch``, since its last move ``move``."""
-        self.markers.drop(flow.key)  # not before: the store may fail, and what was acknowledged waits for it
+        """Take over the stored move: the flow is at ``to`` in ``epoch``. ``move``: the number of its last move."""
+        self.markers.drop(flow.key)  # only now: if the store fails, the acknowledged marker has to be stored later
         forwards = to.order > flow.delivery.durable.order
         flow.moved(epoch, to, move)
         if forwards:
@@ -154,10 +155,10 @@ class FlowRecords:
             self.markers.put(MarkerWrite(flow.key, flow.holding.epoch, to, flow.filter.hash, pages))
 
     async def _end_move(self, flow: PublisherFlow) -> None:
-        """The store failed as the flow was moved: end the move when its record can be read.
+        """Finish a move whose write failed, once the flow's record can be read.
 
-        In an epoch without the number of a move that is stored, the application would go on from its own datamarker. A
-        later publisher would assign the flow with that number, and the application would be set back then.
+        Without the number of a stored move in its assignment, the application would continue from its own datamarker. A
+        later publisher would then assign the flow with that number and set the application back.
         """
         try:
             while not await self._found_out(flow):
@@ -167,12 +168,13 @@ class FlowRecords:
             self._assigner.changed()
 
     async def _found_out(self, flow: PublisherFlow) -> bool:
-        """Whether the flow's record could be read. A move that it holds and the flow lacks takes effect."""
+        """Read the flow's record, and apply a move that only the record has. Returns whether the record could be
+        read."""
         async with self._changing:
             try:
                 record = (await asyncio.to_thread(self.store.load, flow.application)).get(flow.key)
             except WormholeError:
-                return False  # other tasks report it
+                return False  # other tasks report the store's error
             now = self._assigner.present(flow)
             if record is not None and record.move > now.delivery.move:
                 _log.warning(
@@ -188,8 +190,8 @@ class FlowRecords:
     async def rewind(
         self, stream: SubscriberStream, flow: PublisherFlow, to: Datamarker, *, by_application: bool = False
     ) -> None:
-        """The application has processed less than the stored datamarker covers, or ``to`` is in another history of the
-        log: move the flow back. ``by_application``: as in :meth:`move`."""
+        """Move the flow back to ``to``, because the application has processed less than the stored datamarker covers,
+        or because the log has another history. ``by_application``: as in :meth:`move`."""
         try:
             await self.move(flow, to, by_application=by_application)
         except (WormholeError, KeyError) as error:  # KeyError: its record was deleted
@@ -197,23 +199,23 @@ class FlowRecords:
             self._assigner.revoke(stream, flow, f"goes back to {to}")
 
     async def restore(self, flow: PublisherFlow, to: Datamarker) -> None:
-        """Write the unreadable record of a flow anew, at ``to``. Raises what the store raises."""
+        """Replace the unreadable record of a flow by a new one at ``to``. Raises the store's errors."""
         if flow.lost_record:
             record = await asyncio.to_thread(self.store.register, flow.key, to, "", flow.holding.epoch + 1)
             flow.restored(record.control)
 
     async def raise_epoch(self, flow: PublisherFlow, above: int = 0) -> None:
-        """Raise the flow's epoch beyond ``above``. Raises what the store raises, and ``KeyError``."""
+        """Raise the flow's epoch beyond ``above``. Raises the store's errors, and ``KeyError`` for a deleted record."""
         flow.holding.raised(await asyncio.to_thread(self.store.raise_epoch, flow.key, above))
 
     # -- what was acknowledged
 
     async def settle(self) -> None:
-        """Store what was acknowledged. Raises what the store raises."""
+        """Store the acknowledged datamarkers. Raises the store's errors."""
         await self.markers.flush()
 
     def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
-        """A subscriber acknowledged everything up to ``marker`` in ``epoch``."""
+        """Note that a subscriber acknowledged everything up to ``marker`` in ``epoch``."""
         if epoch != flow.holding.epoch:
             return  # a rewind ended that epoch
         now = self._assigner.present(flow)
@@ -230,17 +232,17 @@ class FlowRecords:
             self.markers.put(MarkerWrite(flow.key, epoch, marker, flow.filter.hash, pages))
 
     def closed(self, flow: PublisherFlow) -> None:
-        """The flow's epoch is over: store the rest of its counts."""
+        """Store the remaining counts of the flow's epoch, which is over."""
         pages = self.counter.closed(flow)
         if pages:
-            # A record without the hash of a filter is one whose datamarker no subscriber acknowledged.
+            # A record without a filter's hash has a datamarker that no subscriber acknowledged.
             filter_hash = flow.filter.hash if flow.delivery.acknowledged else ""
             write = MarkerWrite(flow.key, flow.holding.epoch, flow.delivery.marker, filter_hash, pages)
             self.markers.put(write)
 
     async def store_replayed(self, flow: PublisherFlow, write: MarkerWrite, settled: Settled | None) -> bool:
-        """Store the datamarker that a mass replay reached; ``settled`` is counted with it. Returns whether it was
-        stored, which fails if the store has a newer epoch. Raises what the store raises.
+        """Store the datamarker that a mass replay reached, and count ``settled`` with it. Returns false if the store
+        has a newer epoch. Raises the store's errors.
         """
         pages = {} if settled is None else self.counter.count(flow, settled, write.marker.order)
         if write.marker.order < flow.delivery.marker.order:  # the application requested a place before its datamarker
@@ -269,7 +271,7 @@ class FlowRecords:
     def _refused(self, write: MarkerWrite) -> None:
         flow = self._assigner.flows.get(write.flow)
         stream = None if flow is None else self._assigner.stream_of(flow)
-        # A write of an epoch that this publisher itself has ended is no evidence about the present epoch.
+        # A refused write of an epoch that this publisher has ended does not mean that another publisher has the flow.
         if flow is not None and stream is not None and flow.holding.epoch == write.epoch and not flow.delivery.moving:
             cause = (
                 f"its datamarker was refused by the marker store, which has another epoch than {flow.holding.epoch} of "
@@ -280,5 +282,5 @@ class FlowRecords:
 
 
 def _is_at(flow: PublisherFlow, to: Datamarker) -> bool:
-    """Whether the flow's datamarker is known, and the same updates are before ``to``."""
+    """Whether the flow's datamarker is known, and covers the same updates as ``to``."""
     return not flow.lost_record and not flow.control.missing and flow.delivery.marker.is_place_of(to)

@@ -1,6 +1,6 @@
-"""Flows that a subscriber refuses because it holds their shard in another epoch.
+"""Handles flows that a subscriber refuses because it holds their shard in another epoch.
 
-:mod:`publisher.push.epoch_conflict` decides, and this module acts.
+:mod:`publisher.push.epoch_conflict` decides what happens, and this module does it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class RefusedEpochs:
         self._clock = clock
 
     def answered(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> bool:
-        """The subscriber holds the shard in another epoch: the flow gets an epoch above it, or is held.
+        """Raise the flow's epoch above the epoch that the subscriber holds, or hold the flow.
 
-        Returns whether the subscriber reported its epoch. A subscriber of an earlier release does not, and then nothing
-        was done."""
+        Returns whether the subscriber reported its epoch. A subscriber of an earlier release does not report it; then
+        nothing is done."""
         conflict = after_refusal(event, flow.holding.conflict, sole=self._ownership.sole(), now=self._clock.monotonic())
         if conflict is None:
             return False
@@ -66,8 +66,8 @@ class RefusedEpochs:
         return True
 
     async def _hold_unknown(self, flow: PublisherFlow, conflict: EpochConflict, subscriber: str) -> None:
-        """The store was lost: what the flow has received is not known, and its record only has the place where it was
-        registered since."""
+        """Hold the flow, because the marker store was lost. The delivered updates are unknown, and the new record has
+        only the place where the flow was registered."""
         missing = missing_datamarker(
             flow.name, f"{subscriber} has had {flow.name} in epoch {conflict.held_epoch}", flow.delivery.marker
         )
@@ -75,7 +75,7 @@ class RefusedEpochs:
             await self._records.raise_epoch(flow, conflict.held_epoch)
             await self._records.control(flow, lambda control: replace(control, missing=missing))
             _log.error("%s is held: %s", flow.name, missing, extra=flow.about)
-        except (WormholeError, KeyError) as error:  # it is refused again, and held then
+        except (WormholeError, KeyError) as error:  # the subscriber will refuse the flow again, and this is retried
             _log.error("%s cannot be held, although %s: %s", flow.name, missing, error, extra=flow.about)
         finally:
             flow.delivery.end_move()

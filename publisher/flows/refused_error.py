@@ -10,7 +10,7 @@ __all__ = ["RefusedError", "one_line", "status_of"]
 
 
 class RefusedError(UsageError):
-    """A refused change. ``status``: the reason, as a status of gRPC."""
+    """A refused request. ``status``: the gRPC status that names the kind of reason."""
 
     code: str = "change-refused"
 
@@ -28,7 +28,7 @@ class RefusedError(UsageError):
 
 
 def status_of(error: WormholeError) -> grpc.StatusCode:
-    """The gRPC status of the error."""
+    """The gRPC status with which a request fails on ``error``."""
     match error:
         case RefusedError():
             return error.status

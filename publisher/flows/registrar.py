@@ -1,7 +1,7 @@
-"""Where the flows of an application begin. Their beginnings are stored before anything is sent.
+"""Determines where new flows of an application begin, and stores it before anything is sent.
 
-An application's start is stored once per log, when the application is first served (design section 6). The first shard
-may appear in the log later, while no publisher runs, and must not begin at the ``latest`` of that later time.
+An application's start is stored once per log, when the application is first served (design section 6). A shard that
+appears later, perhaps while no publisher runs, begins at the stored start and not at the ``latest`` of the later time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A registered flow. Updates that end at or before ``sent_until`` may have been delivered before. ``holder``: the
-    subscriber at which an earlier publisher had it.
+    """A registered flow. Updates that end at or before ``sent_until`` may have been delivered already. ``holder``: the
+    subscriber to which an earlier publisher assigned the flow.
     """
 
     shard: str
@@ -41,14 +41,13 @@ class Beginning:
 def begin_of_unknown(
     flows: Mapping[FlowKey, StoredFlow], shards: Collection[str], start: StoredFlow | None
 ) -> Datamarker:
-    """The place where a shard begins that the store does not know. ``flows`` are the application's stored flows,
-    ``shards`` the log's shards.
+    """The place where an unregistered shard begins. ``flows``: the application's stored flows; ``shards``: the log's
+    shards; ``start``: the application's stored start.
 
-    It is the earliest datamarker of the application's other shards. Markers are stored only when every shard that the
-    log contained until then is registered, so each marker is at or before the first update of a shard that is not
-    registered. Records of shards that the log no longer contains (a dropped table's) are used only if there are no
-    others, because nothing moves them and the log after them may be gone. Without any record it is the application's
-    ``start``.
+    The place is the earliest datamarker of the application's other shards. Markers are stored only while every shard of
+    the log is registered, so each marker is at or before the first update of an unregistered shard. A record of a shard
+    that the log no longer contains (a dropped table) is used only if no other record exists, because its datamarker
+    does not move and the log after it may be gone. Without any record the place is the application's ``start``.
     """
     known = [record for (_, shard), record in flows.items() if shard in shards] or list(flows.values())
     if not known and start is not None:
@@ -57,7 +56,7 @@ def begin_of_unknown(
 
 
 class Registrar:
-    """Registers the flows of one log. ``starts``: by name, the starts of applications that had no flow yet."""
+    """Registers the flows of one log. ``starts``: by application, the starts of applications without a flow."""
 
     def __init__(
         self, store: MarkerStore, source: LogSource, log: str, known: KnownFlows, clock: Clock = SYSTEM_CLOCK
@@ -72,14 +71,14 @@ class Registrar:
     async def register(
         self, application: str, start: str, wanted: Collection[str], shards: Collection[str], filter_hash: str
     ) -> list[Beginning]:
-        """The flows of the ``wanted`` shards among the log's ``shards``. ``start``: as the application is configured;
-        ``filter_hash``: the hash of its filter.
+        """Register the flows of the ``wanted`` shards among the log's ``shards``. ``start``: the configured start;
+        ``filter_hash``: the hash of the application's filter.
 
-        A flow of an application that started with ``existing`` is registered with a backfill of its tables. This
-        includes flows whose shard appears later, because their table may have older rows that the log does not contain.
+        A flow of an application that started with ``existing`` is registered with a backfill of its tables. A shard
+        that appears later gets one too, because its table may have older rows that the log does not contain.
 
-        If the process dies during the call, or the store fails, the registered flows stay registered and the next call
-        continues. Raises what the store and the source raise.
+        After a crash or a failure of the store, the registered flows stay registered and the next call continues.
+        Raises the errors of the store and of the source.
         """
         flows, first = await self._load(application)
         if first is None and not flows:
@@ -117,7 +116,7 @@ class Registrar:
         return found
 
     async def _first_record(self, flow: FlowKey, begin: Datamarker, start: str, backfilled: str | None) -> StoredFlow:
-        """Store a record of a flow without one: the flow is new, or its record is lost.
+        """Store the first record of a flow that is new, or whose record is lost.
 
         ``backfilled``: hash of the filter under which the flow gets existing rows; ``None``: it gets no existing rows.
         """
@@ -131,11 +130,11 @@ class Registrar:
         return StoredFlow(begin, epoch or 0, start, control=control)
 
     async def _in_an_unused_epoch(self, flow: FlowKey, record: StoredFlow) -> StoredFlow:
-        """The record of a flow. If an older copy of the store was restored, its epoch is raised above all epochs that
-        witnesses know.
+        """The flow's record. If an older copy of the store was restored, the record's epoch is raised above all epochs
+        that witnesses know.
 
-        Subscribers alone do not suffice to detect a used epoch: only connected subscribers that had the flow in it
-        would refuse it.
+        Subscribers cannot replace the witnesses: a used epoch is refused only by a connected subscriber that had the
+        flow in it.
         """
         beyond = await self._known.epoch_beyond(flow, record.epoch)
         if beyond is None:
@@ -154,7 +153,7 @@ class Registrar:
         return replace(record, epoch=epoch)
 
     async def needed(self, application: str) -> list[LogPosition]:
-        """The places from which the stored flows of an application read, or its start reads if it has none."""
+        """The places from which an application's stored flows read; without stored flows, its stored start."""
         return _needed(application, await asyncio.to_thread(self._store.load, application), self._log)
 
     async def needed_without(self, applications: Collection[str]) -> dict[str, LogPosition]:

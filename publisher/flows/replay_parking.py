@@ -1,4 +1,4 @@
-"""Parks updates for the tasks of mass replays."""
+"""Parks updates whose handlers failed during a mass replay. The replay's tasks send them in pieces."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ class ReplayParking:
         self._reading = Reading()
 
     def open(self, run: ReplayRun, stream: SubscriberStream) -> None:
-        """A task pushes to the stream's subscriber."""
+        """Prepare for a task that pushes to the stream's subscriber."""
         run.parking.drop()
         run.parking = Arriving(self._room.share(lambda error: run.fence()))
         run.max_frame, run.parked_by = stream.max_frame_bytes, stream.identity
 
     async def waited(self, run: ReplayRun, frame: push_pb2.Park) -> bool:
-        """Wait until the task may cause the work of ``frame``. Returns whether it waited."""
+        """Wait until the task's allowance covers the work of ``frame``. Returns whether there was a wait."""
         wait = run.pays(self._reading, arrival_work(frame.ByteSize()), self._clock.monotonic())
         if wait > 0:
             await self._clock.sleep(wait)
         return wait > 0
 
     async def park(self, flow: PublisherFlow, run: ReplayRun, epoch: int, frame: push_pb2.Park) -> str | None:
-        """Take the next piece of an update, and store the update once it is complete. Returns why it is refused; empty
-        if it is durable, or if more pieces follow; ``None`` if the epoch is over. Raises
+        """Take the next piece of an update, and store the update once it is complete.
+
+        Returns why the update is refused; empty if it is durable or incomplete; ``None`` if the epoch is over. Raises
         :class:`~publisher.flows.refused_error.RefusedError`.
         """
         try:

@@ -1,4 +1,4 @@
-"""The states of a flow that a mass replay has, without I/O: which request is permitted next, and what is stored then.
+"""The states of a flow during a mass replay: which request each state permits, and what is stored. Pure.
 
 ::
 
@@ -43,21 +43,23 @@ __all__ = [
 
 LONGEST_ID: Final = 100
 LEAST_LEASE_S, MOST_LEASE_S = 1.0, 3600.0
-# Twice as long as a task uses an answer, because the answer may have been on its way for as long again.
+# Seconds for which a granted rate counts. A task uses an answer for half of them. The answer may have taken the other
+# half to arrive.
 _SHARE_S: Final = 10.0
 
 
 @dataclass(slots=True)
 class ReplayRun:
-    """The state of a replay in this process, in addition to the stored one. ``until``: when its lease runs out, seconds
-    of the monotonic clock.
+    """The state of a replay in this process, in addition to the stored state. ``until``: when its lease ends (seconds
+    of the monotonic clock).
 
-    ``epoch``: the newest one that a task opened here, 0: none, or it was ended; ``filter_hash``: the hash of the filter
-    that the task received. ``waits``: why it is not open; ``trouble``: why it cannot be ended although its lease ran
-    out. ``updates``, ``bytes``: acknowledged. ``rate``: bytes per second that its task may push, as the driver reported
-    last; ``granted``: the rate in the last answer to a task, at ``granted_at``. ``parking``: the updates that are being
-    parked in this epoch, whose pieces may be incomplete. ``subscriber``: to which the task pushes; ``max_frame``: bytes
-    of the largest message to it, ``parked_by``: its identity. ``allowance``: the work that its tasks may cause.
+    ``epoch``: the newest epoch that a task opened here; 0: none is open. ``filter_hash``: the hash of the filter that
+    the task received. ``waits``: why no task has opened the flow; ``trouble``: why the replay cannot be ended although
+    its lease ran out. ``updates``, ``bytes``: the acknowledged updates and their size. ``rate``: bytes per second that
+    the task may push, as the driver last reported; ``granted``: the rate in the last answer to a task, at
+    ``granted_at``. ``parking``: the updates that are being parked in this epoch. ``subscriber``: the subscriber to
+    which the task pushes; ``max_frame``: bytes of the largest message to it; ``parked_by``: its identity.
+    ``allowance``: the work that the tasks may cause.
     """
 
     id: str
@@ -78,8 +80,8 @@ class ReplayRun:
     allowance: TokenBucket | None = None
 
     def pays(self, reading: Reading, work: float, now: float) -> float:
-        """A task has caused ``work``, as :mod:`wormhole.push.allowance` counts it. Returns the seconds until it may
-        cause more."""
+        """Charge ``work`` that a task caused, as :mod:`wormhole.push.allowance` counts it. Returns the seconds until
+        the task may cause more."""
         if self.allowance is None:
             self.allowance = reading.allowance(now)
         return self.allowance.wait_s(work, now)
@@ -90,11 +92,11 @@ class ReplayRun:
         self.parking.drop()
 
     def answer(self, now: float) -> None:
-        """A task made a request at ``now``. The answer contains its share of the rate."""
+        """Note that a task made a request at ``now``. The answer contains the rate that the task may use."""
         self.granted, self.granted_at = self.rate, now
 
     def heard(self, now: float) -> float:
-        """The share that a task may still use. It lapses if the task makes no further request."""
+        """The granted rate that a task may still use. It lapses if the task makes no further request."""
         return self.granted if now < self.granted_at + _SHARE_S else 0.0
 
 
@@ -117,10 +119,10 @@ def hashed(ticket: str) -> str:
 def taken(
     flow: str, now: ReplayControl | None, wanted: ReplayControl, leased: bool, resumes: float = 0.0
 ) -> ReplayControl:
-    """The record to store when ``wanted`` begins. ``now``: the replay that has the flow; ``leased``: whether its lease
-    has not run out.
+    """The record to store when the replay ``wanted`` begins. ``now``: the replay that has the flow; ``leased``: whether
+    its lease is valid.
 
-    The same id continues where it was. ``resumes``: continue only the replay that began at that time. Raises
+    A replay with the id of ``now`` continues it. ``resumes``: continue only the replay that began at that time. Raises
     :class:`~publisher.flows.refused_error.RefusedError` if another replay has the flow.
     """
     if resumes and mine(flow, now, wanted.id).started_s != resumes:
@@ -150,9 +152,9 @@ def taken(
 
 
 def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
-    """The replay that has the flow. It has to be ``replay``.
+    """``now``, the replay that has the flow, if its id is ``replay``.
 
-    Raises :class:`~publisher.flows.refused_error.RefusedError`.
+    Raises :class:`~publisher.flows.refused_error.RefusedError` otherwise.
     """
     if now is None or now.id != replay:
         there = "the flow is live" if now is None else f"replay {now.id} by {now.who} has it"
@@ -166,7 +168,7 @@ def mine(flow: str, now: ReplayControl | None, replay: str) -> ReplayControl:
 
 
 def permitted(flow: str, now: ReplayControl | None, replay: str, ticket: str, *, at_work: bool = True) -> ReplayControl:
-    """As :func:`mine`, for the holder of ``ticket``. ``at_work``: the replay must not have been given up."""
+    """``now``, like :func:`mine`, if ``ticket`` is its ticket. ``at_work``: also refuse a replay that was given up."""
     found = mine(flow, now, replay)
     if not hmac.compare_digest(found.ticket, hashed(ticket)):
         raise RefusedError(
@@ -226,7 +228,7 @@ def parked(number: int) -> Problem:
 
 
 def stale(flow: str, why: str) -> RefusedError:
-    """The error for a task whose epoch is over."""
+    """The error for a task whose epoch is over. ``why``: the reason."""
     return RefusedError(
         grpc.StatusCode.ABORTED,
         f"the epoch is over: {why}",

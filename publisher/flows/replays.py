@@ -1,13 +1,11 @@
-"""Mass replays of this log's flows. Only the publisher raises epochs and writes datamarkers. A replay requests both
-from it.
+"""Answers the requests of mass replays of this log's flows. A replay cannot raise epochs or write datamarkers itself.
 
-The replay that has a flow is stored with the flow's record (:class:`~wormhole.ports.marker_store.ReplayControl`), so
-that a restarted publisher, or the next one, knows it. The lease is in memory. After a restart the driver has a whole
-lease again. What happens when a process dies:
+The replay that has a flow is stored in the flow's record (:class:`~wormhole.ports.marker_store.ReplayControl`), so that
+a restarted publisher, or the next one, knows it. The lease is in memory. After a restart the driver has a whole lease
+again. What happens when a process dies:
 
-- this process: before a write was stored, the request is made again. After it, the next publisher continues from the
-  record. It answers a task that its epoch is over (``ABORTED``), because only an epoch that it opened itself is known
-  to be the newest.
+- this process: an unstored request is made again. A stored one is continued by the next publisher. That publisher
+  answers ``ABORTED`` to a task that opened its epoch earlier, because a newer epoch may exist.
 - the driver: the lease runs out. The flow goes live if the log holds its datamarker. Otherwise it needs a replay, which
   its state shows.
 - a task: the next task opens the flow in a higher epoch. Later requests of the former task are refused.
@@ -53,18 +51,19 @@ __all__ = ["Gap", "ReplayOpening", "Replays"]
 _log = logging.getLogger(__name__)
 
 Gap = PositionPurged | Diverged
-"""Why the log cannot be read from a flow's datamarker on."""
+"""The error because of which the log cannot be read from a flow's datamarker on."""
 
 _ACTIVE: Final = (ReplayState.HELD, ReplayState.REPLAYING)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOpening:
-    """The orders of a task: push to ``stream``'s subscriber in ``epoch``, from ``marker`` on. ``park``: whether updates
-    whose retries are exhausted are parked; ``parked``: the parked updates. ``counted_to``: the place up to which
-    deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was acknowledged since;
-    ``move``: the number of its last move; ``acknowledged``: whether it was ever acknowledged or moved; ``last_ack``:
-    its last acknowledgement.
+    """The orders of a task: push to ``stream``'s subscriber in ``epoch``, from ``marker`` on.
+
+    ``park``: whether updates whose retries are exhausted are parked; ``parked``: the parked updates. ``counted_to``:
+    the place up to which deliveries are counted. ``rewound``: whether the datamarker was set back and nothing was
+    acknowledged since; ``move``: the number of the flow's last move; ``acknowledged``: whether the datamarker was ever
+    acknowledged or moved; ``last_ack``: the last acknowledgement.
     """
 
     stream: SubscriberStream
@@ -84,7 +83,7 @@ class ReplayOpening:
 
 @dataclass(frozen=True, slots=True)
 class _Over:
-    """How a replay ended, for a repeated request whose first answer was lost."""
+    """How a replay ended. It answers a repeated request whose first answer was lost."""
 
     id: str
     ticket: str
@@ -92,8 +91,8 @@ class _Over:
 
 
 class Replays:
-    """See the module. Requests raise :class:`~publisher.flows.refused_error.RefusedError` and what the store and the
-    source raise; nothing is changed then, and the same request may be made again.
+    """See the module. Requests raise :class:`~publisher.flows.refused_error.RefusedError` and the errors of the store
+    and the source. A failed request changes nothing and may be repeated.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Replays:
         self._over: dict[FlowKey, _Over] = {}
         self._locks: dict[FlowKey, asyncio.Lock] = {}
         self._ending: set[FlowKey] = set()
-        self._looking = asyncio.Lock()  # each look opens a reader, and a server permits a limited number
+        self._looking = asyncio.Lock()  # each check of the log opens a reader, and a server limits their number
 
     # -- events
 
@@ -126,7 +125,7 @@ class Replays:
         return self._locks.setdefault(key, asyncio.Lock())
 
     def run_of(self, flow: PublisherFlow) -> ReplayRun | None:
-        """What this process knows of the replay that has the flow."""
+        """This process's state of the replay that has the flow; ``None`` without one."""
         run, replay = self._runs.get(flow.key), flow.control.replay
         return run if run is not None and replay is not None and run.id == replay.id else None
 
@@ -167,8 +166,8 @@ class Replays:
     # -- the requests
 
     async def begin(self, key: FlowKey, wanted: ReplayControl, resumes: float = 0.0) -> None:
-        """Take the flow from the live log for the replay, or resume a replay of the same id. ``resumes``: when the
-        resumed replay began. If it has ended, no new replay begins in its place.
+        """Hold the flow for the replay, or resume the replay with the same id. ``resumes``: when the replay to resume
+        began. If that replay has ended, the request is refused.
         """
         async with self._one(key) as flow:
             now = flow.control.replay
@@ -192,15 +191,15 @@ class Replays:
                 known.fence()
             self._runs[key] = run
             self._over.pop(key, None)
-            flow.resume()  # it may be tried again
+            flow.resume()  # a halted flow may be tried again
             self._assigner.recall(flow, f"is replayed by {wanted.who}")
         _log.warning("%s is held for replay %s by %s", flow.name, wanted.id, wanted.who, extra=flow.about)
 
     async def open(
         self, key: FlowKey, replay: str, ticket: str, *, parks: bool, projects: bool, opener: str, above: int = 0
     ) -> ReplayOpening | Problem:
-        """Raise the epoch for a task that pushes, or return what it has to wait for. ``parks``: whether it supports
-        parked updates; ``projects``: whether it supports columns that are not sent unchanged; ``opener``: the task;
+        """Raise the epoch for a task that pushes, or return why the task has to wait. ``parks``: whether the task
+        supports parked updates; ``projects``: whether it supports omitted and masked columns; ``opener``: the task;
         ``above``: the epoch that its subscriber holds.
         """
         async with self._one(key) as flow:
@@ -209,7 +208,7 @@ class Replays:
             run = self._known(flow, now)
             run.answer(self._clock.monotonic())
             if now.subscriber:
-                self._assigner.lend(flow, now.subscriber)  # the former task's: a handler may still run there
+                self._assigner.lend(flow, now.subscriber)  # a handler of the former task may still run there
             stream = self._assigner.receiver(flow)
             if stream is None:
                 run.waits = flow.problem
@@ -268,7 +267,7 @@ class Replays:
         return run.subscriber
 
     def check(self, key: FlowKey, replay: str, ticket: str) -> None:
-        """Raises unless the ticket belongs to the replay that has the flow. Called before a large request is read."""
+        """Raise unless the ticket belongs to the replay that has the flow. Called before a large request is read."""
         flow = self._flow(key)
         permitted(flow.name, flow.control.replay, replay, ticket)
 
@@ -284,7 +283,7 @@ class Replays:
         size: int,
         settled: Settled | None = None,
     ) -> None:
-        """Store what was acknowledged in ``epoch``.
+        """Store the progress that was acknowledged in ``epoch``: ``marker``, and the task's own ``progress``.
 
         ``updates`` and ``size`` (bytes) are counted, and ``settled`` is added to the delivery counts with the marker.
         """
@@ -302,8 +301,7 @@ class Replays:
 
     async def park(self, key: FlowKey, replay: str, ticket: str, epoch: int, frame: push_pb2.Park) -> str:
         """Take the next piece of an update that the subscriber parks in ``epoch``, and store the update once it is
-        complete. Returns why it is refused; empty if it is durable, or if more pieces follow. While the store fails it
-        is tried again.
+        complete. Returns why the update is refused; empty if it is durable or incomplete. A failed write is retried.
         """
         flow = self._flow(key)
         run = self._at_work(flow, permitted(flow.name, flow.control.replay, replay, ticket), epoch)
@@ -315,25 +313,25 @@ class Replays:
         return refused
 
     def renew(self, key: FlowKey, replay: str, ticket: str, rate: float | None = None) -> None:
-        """The driver is alive: extend the lease. ``rate``: bytes per second that the flow's task may push, which the
-        answer to its next request contains; ``None``: as before.
+        """Extend the lease for the driver. ``rate``: bytes per second that the flow's task may push; the answer to the
+        task's next request contains it. ``None``: the rate stays.
         """
         flow = self._flow(key)
         now = permitted(flow.name, flow.control.replay, replay, ticket)
         run = self._known(flow, now)
         run.until, run.trouble = self._clock.monotonic() + now.lease_s, ""
         if rate is None:
-            run.answer(self._clock.monotonic())  # the request may come from a task
+            run.answer(self._clock.monotonic())  # a task may have made the request
         else:
             run.rate = rate
 
     async def finish(
         self, key: FlowKey, replay: str, ticket: str, epoch: int, marker: Datamarker, *, accept_gap: bool
     ) -> Gap | None:
-        """Everything up to ``marker`` is processed: the flow goes live if the log can be read from there on, or with
-        ``accept_gap``.
+        """End the replay, which has processed everything up to ``marker``. The flow goes live if the log can be read
+        from there on, or with ``accept_gap``.
 
-        Returns why it cannot go live."""
+        Returns why the log cannot be read from ``marker`` on; ``None`` if it can."""
         async with self._one(key) as flow:
             if (over := self._ended(flow, replay)) is not None and over.ticket == hashed(ticket):
                 return over.gap
@@ -351,7 +349,7 @@ class Replays:
             if gap is not None and not accept_gap:
                 return gap
             await self._change(flow, now, lambda present: None)
-            flow.holding.was_at(None, None)  # it released the flow
+            flow.holding.was_at(None, None)  # the replay's subscriber released the flow
             self._goes_live(flow, now, gap)
         if gap is None:
             _log.warning("%s: replay %s is finished, it goes live at %s", flow.name, replay, marker, extra=flow.about)
@@ -360,8 +358,8 @@ class Replays:
         return gap
 
     async def cancel(self, key: FlowKey, replay: str, who: str, ticket: str = "") -> Gap | None:
-        """Give the replay up: the flow goes live. If the log no longer holds its datamarker, the flow needs a replay,
-        and the reason is returned. A ``ticket``, if given, has to be the right one.
+        """Give the replay up. The flow goes live if the log still holds its datamarker. Otherwise the flow needs a
+        replay, and the reason is returned. A ``ticket``, if given, has to be the replay's.
         """
         async with self._one(key) as flow:
             if (over := self._ended(flow, replay)) is not None:
@@ -389,8 +387,7 @@ class Replays:
                 self._background.spawn(self._run_out(flow.key))
 
     def fence(self, flow: PublisherFlow) -> None:
-        """End the epoch of the flow's task. The orders that it received have changed, so it has to open the flow
-        again."""
+        """End the epoch of the flow's task, because its orders have changed. The task has to open the flow again."""
         run = self.run_of(flow)
         if run is not None:
             run.fence()
@@ -404,9 +401,9 @@ class Replays:
                 if now is None or run is None or now.state not in _ACTIVE:
                     return
                 gap = await self._gap(flow.delivery.marker)
-                if self._clock.monotonic() >= run.until:  # it may have been renewed meanwhile
+                if self._clock.monotonic() >= run.until:  # the lease may have been renewed meanwhile
                     await self._give_back(flow, now, gap, f"has a driver that was silent for {now.lease_s:g} s")
-        except WormholeError as error:  # checked again: the flow must not stay held unnoticed
+        except WormholeError as error:  # the next `look` tries again
             run = self._runs.get(key)
             if run is not None and run.trouble != error.message:
                 run.trouble = error.message
@@ -466,7 +463,7 @@ class Replays:
         return NO_PROBLEM if self._assigner.keeps_order(stream, flow) else flow.problem
 
     async def _gap(self, marker: Datamarker) -> Gap | None:
-        """Why the log cannot be read from there on; ``None`` if it can. The check opens the log there."""
+        """Why the log cannot be read from ``marker`` on; ``None`` if it can. The check opens the log there."""
         async with self._looking:
             try:
                 reader = await asyncio.to_thread(self._source.open, marker)
@@ -491,7 +488,7 @@ class Replays:
 
     def _known(self, flow: PublisherFlow, replay: ReplayControl) -> ReplayRun:
         run = self.run_of(flow)
-        if run is None:  # an earlier publisher began it: the driver has a whole lease to find this one
+        if run is None:  # an earlier publisher began the replay: the driver gets a whole lease to find this publisher
             run = self._runs[flow.key] = ReplayRun(replay.id, self._clock.monotonic() + replay.lease_s)
         return run
 
@@ -536,7 +533,8 @@ class Replays:
 def _held_for(
     flow: PublisherFlow, control: FlowControl, wanted: ReplayControl, leased: bool, resumes: float
 ) -> FlowControl:
-    """``control`` with the replay. Its deliveries belong to no generation, so a backfill begins anew after it."""
+    """``control`` with the replay ``wanted``. Its deliveries belong to no generation of a backfill, so a backfill
+    begins anew after it."""
     present = control if control.replay is not None else renewed(control, flow.filter.hash)
     return replace(present, replay=taken(flow.name, control.replay, wanted, leased, resumes))
 
@@ -554,8 +552,8 @@ def _check_projects(flow: PublisherFlow, *, projects: bool) -> None:
 
 @contextmanager
 def _recorded(flow: PublisherFlow) -> Iterator[None]:
-    """The block works on the flow's record in the marker store. If the store raises ``KeyError``, the flow has no
-    record."""
+    """Run a block that uses the flow's record in the marker store. A ``KeyError``, which means that the record is
+    missing, becomes an error with a next step."""
     try:
         yield
     except KeyError:

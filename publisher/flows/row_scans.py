@@ -1,4 +1,4 @@
-"""Reading the tables of the log: a scanner runs only while a flow wants rows."""
+"""Reads existing rows of the log's tables for backfills. A scanner runs only while a flow needs rows."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class RowScans:
                 self._last = replace(self._last, rows=0, chunks=0, discards=0, table="")
 
     def want(self, rate: float) -> None:
-        """A flow wants rows. ``rate``: the requested rate of its backfill, which applies from the first chunk on; 0:
-        the configured rate.
+        """Note that a flow needs rows. ``rate``: the requested rate of its backfill in bytes per second; 0: the
+        configured rate. It applies from the first chunk on.
         """
         self.ask_rates((*self._rates, rate) if self._wanted.is_set() else (rate,))
         self._wanted.set()
 
     def keep(self, wanted: bool) -> None:
-        """Set whether a flow still wants rows. If none does, the tables are closed."""
+        """Set whether any flow still needs rows. If none does, the tables are closed."""
         if wanted:
             self._wanted.set()
         else:
@@ -91,7 +91,7 @@ class RowScans:
                 self._scanner.stop()
 
     def change(self, limits: ExistingRows) -> None:
-        """Apply limits that are configured from now on."""
+        """Apply newly configured limits."""
         if limits != self._limits:
             _log.info("limits on existing rows: %s/s, %s", format_size(limits.rate), format_size(limits.memory))
             self._limits = limits
@@ -131,7 +131,7 @@ class RowScans:
 
     @property
     def wanted(self) -> bool:
-        """Whether a flow wants rows."""
+        """Whether a flow needs rows."""
         return self._wanted.is_set()
 
     @property

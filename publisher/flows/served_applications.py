@@ -1,4 +1,4 @@
-"""The configured applications that the publishers of a copy serve, for standbys as well as for the owner.
+"""Follows which configured applications the publishers of a copy serve. Standbys use this as well as the owner.
 
 A log of the same name in another dataset, or in a copy that serves by itself, has applications of its own. Their
 datamarkers do not belong to this log.
@@ -24,8 +24,8 @@ _RETRY_S: Final = 2.0
 
 
 class ServedApplications:
-    """The applications of ``dataset`` that ``copy`` serves, by itself or in turn with other copies, as long as
-    :meth:`run` runs. ``changed`` is called with them.
+    """The applications of ``dataset`` that ``copy`` serves, by itself or in turn with other copies. ``changed`` is
+    called with them while :meth:`run` runs.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ServedApplications:
                 await self._clock.sleep(_RETRY_S)
 
     async def names(self) -> frozenset[str]:
-        """The applications' names, once they are known. Raises what coordination raises instead."""
+        """Wait until the applications are known, and return their names. Raises coordination's errors."""
         await self._asked.wait()
         if self._names is None:
             assert self._error is not None
@@ -73,5 +73,5 @@ class ServedApplications:
         return self._names
 
     def any(self) -> bool:
-        """Whether there are any applications, as far as is known."""
+        """Whether any application is known."""
         return self._names is None or bool(self._names)

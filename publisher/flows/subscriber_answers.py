@@ -1,4 +1,4 @@
-"""What follows when a subscriber answers: the one receiver of what streams report."""
+"""Receives all events of the subscribers' streams and passes each to the part that handles it."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Deliveries:
         self._background = background
 
     def ready(self, stream: SubscriberStream) -> None:
-        """See :class:`~publisher.push.stream.StreamEvents`, also for the others."""
+        """See :class:`~publisher.push.stream.StreamEvents` for this and the following methods."""
         self._assigner.changed()
 
     def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
         flow.holding.accepted()
         delivery = flow.delivery
         if have is not None and have.order > delivery.marker.order and delivery.refuses_later(move):
-            _log.warning(  # a subscriber of an earlier release is not informed of it
+            _log.warning(  # a subscriber of an earlier release does not receive the move
                 "%s was set back to %s: delivery begins there, not at %s, which the application has",
                 flow.name,
                 delivery.marker,
@@ -67,7 +67,7 @@ class Deliveries:
             self._background.spawn(self._prove(stream, flow, have))
 
     async def _prove(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker) -> None:
-        """Begin at ``have`` unless the log shows that it is not of the flow's history."""
+        """Begin at ``have`` unless the log shows that ``have`` is from another history."""
         epoch = flow.holding.epoch
         disproof = await self._losses.disproof(flow.delivery, have)
         if self._assigner.stream_of(flow) is not stream or (flow.stage, flow.holding.epoch) != (Stage.OPENING, epoch):
@@ -90,7 +90,7 @@ class Deliveries:
             self._background.spawn(self._records.rewind(stream, flow, have, by_application=True))
             return
         if have is not None and (have.order, have.backfill) != (delivery.marker.order, delivery.marker.backfill):
-            self.acked(flow, flow.holding.epoch, have)  # later changes, or the same ones and other existing rows
+            self.acked(flow, flow.holding.epoch, have)  # the application has more updates or other existing rows
         self._records.counter.open(flow)
         if flow.parking.next_again is not None:
             flow.redeliver()
@@ -99,8 +99,8 @@ class Deliveries:
             self._begin(stream, flow)
 
     async def _redeliver(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
-        """Send the parked updates first. No update of the log is sent before they are finished, because it would
-        overtake them."""
+        """Send the parked updates that are marked for delivery. Updates of the log wait until these are finished,
+        because they would overtake them."""
         epoch = flow.holding.epoch
         redelivered = await self._dead_letters.redeliver(stream, flow)
         if redelivered and flow.holding.epoch == epoch and flow.stage is Stage.REDELIVERING:
@@ -120,8 +120,8 @@ class Deliveries:
         self._assigner.released(stream, flow)
 
     def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
-        """The application begins again at its datamarker and receives the reason. The epoch is new, so that answers to
-        earlier updates are refused."""
+        """Restart the flow at its datamarker, because the database rolled a delivered transaction back. The epoch is
+        new, so that answers to earlier updates are refused."""
         flow.delivery.undone(transaction)
         cause = f"the database rolled back transaction {transaction}, of which a part was delivered"
         _log.warning("%s begins again at %s: %s", flow.name, flow.delivery.marker, cause, extra=flow.about)

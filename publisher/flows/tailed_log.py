@@ -1,4 +1,4 @@
-"""The log that is served: its source, the caravans that read it, and what is known about its end."""
+"""The log that a publisher serves: its source, the caravans that read it, and the measures of its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _RETRY_S = 2.0
 
 
 class TailedLog:
-    """``watch``: measures how far flows are behind its end; ``progress``: whether the log is read while it grows."""
+    """See the module. ``watch``: measures how far flows are behind the end of the log; ``progress``: detects that the
+    log grows but is not read."""
 
     def __init__(self, source: LogSource, fleet: Fleet, clock: Clock) -> None:
         self.source = source
@@ -56,14 +57,14 @@ class TailedLog:
                 start = await asyncio.to_thread(lead_start, self.source)
                 break
             except WormholeError as error:
-                # Also what does not pass by itself: as an end of the publisher it would be a crash loop, which its
-                # monitor ends for good.
+                # Permanent errors are retried too. If the publisher ended, its monitor would restart it in a loop and
+                # finally give it up.
                 self.fleet.pause(f"the end of the log is not known yet: {error}", error)
                 await self._clock.sleep(_RETRY_S)
         await applications.known.wait()
         start = common_start(start, (flow.delivery.marker for flow in assigner.flows.values()))
-        # The first shard of an application may have appeared since its registration. Reading the log in between shows
-        # it.
+        # The first shard of an application may have appeared since its registration. The lead reads the log in between
+        # and finds it.
         await self.fleet.run(min((start, *applications.unused_starts()), key=lambda marker: marker.order))
 
     async def look(self) -> None:
@@ -116,11 +117,11 @@ class TailedLog:
         return self.watch.lag(flow.shard, flow.delivery.acknowledged_to, self._clock.wall())
 
     def headroom(self, flow: PublisherFlow) -> Headroom:
-        """For how long the log holds the updates that the flow needs next. A replayed flow does not need them."""
+        """For how long the log holds the next updates of the flow. A flow in a mass replay does not need them."""
         if flow.control.replay is not None:
             return Headroom(None, "a replay delivers the flow")
         return self.watch.headroom(flow.delivery.marker)
 
     async def release(self, oldest: LogPosition) -> None:
-        """Release log before ``oldest``, which is not needed. Raises what the source raises."""
+        """Release the log before ``oldest``, which no flow needs. Raises the source's errors."""
         await asyncio.to_thread(self.source.release, oldest)

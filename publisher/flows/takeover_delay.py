@@ -1,8 +1,7 @@
-"""When a candidate for a log tries to own it. Pure.
+"""Delays a candidate's attempt to own a log, so that the preferred candidate usually tries first. Pure.
 
-This module does not decide which process owns a log. One transaction of the coordination service decides that, which
-only one process can make (:meth:`wormhole.coordination.port.Coordinator.own_log`). This module delays an attempt, so
-that the candidate that should serve usually tries first. A wrong delay has no other effect than lost time.
+This module does not decide which process owns a log. A transaction of the coordination service, which only one process
+can commit, decides that (:meth:`wormhole.coordination.port.Coordinator.own_log`). A wrong delay only costs time.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from wormhole.model.problem import NO_PROBLEM, Problem
 __all__ = ["STEP_S", "UNREADY_S", "Attempt", "attempt", "moved_to", "successor"]
 
 STEP_S: Final = 0.5
-"""The delay of each candidate after the next preferred one."""
+"""Seconds by which each candidate waits longer than the candidate preferred to it."""
 UNREADY_S: Final = 5.0
-"""How long a candidate whose datastore cannot be read leaves the log to others, after their patience.
+"""How many seconds after the others' patience a candidate tries whose datastore cannot be read.
 
-After that it owns the log nevertheless, because without an owner an operator could not inspect the flows and decide
-about them."""
+It becomes the owner nevertheless, because operators can inspect and change flows only through an owner."""
 _MOST_AHEAD: Final = 10
-"""The most preferred candidates that delay an attempt, however many there are."""
+"""The largest number of preferred candidates that delay an attempt."""
 _MOVED_S: Final = 5.0
-"""How long other candidates leave a log to the candidate to which it was moved."""
+"""How many seconds other candidates leave a log to the candidate to which an operator moved it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """``after_s``: seconds after the log lost its owner, infinite while this candidate must not try. ``why``: why it
-    leaves the log to others, for operators; empty if it only lets preferred candidates try first.
+    """When to try. ``after_s``: seconds after the log lost its owner; infinite while this candidate must not try.
+    ``why``: for operators, why the candidate leaves the log to others; empty if it only lets preferred candidates try
+    first.
     """
 
     after_s: float
@@ -75,17 +74,17 @@ def moved_to(owners: LogOwners) -> str:
 
 
 def successor(owners: LogOwners) -> str:
-    """The candidate that could replace an owner that cannot read its datastore; empty if there is none."""
+    """The name of the candidate that could replace an owner that cannot read its datastore; empty without one."""
     vacant = replace(owners, owner=None)  # the owner's server is ignored: the owner cannot read it
     able = [one for one in owners.candidates if one.ready and _other_server(one, vacant) is None]
     return min(able, key=lambda one: (bool(one.lacking), one.rank, one.name)).name if able else ""
 
 
 def _other_server(me: CandidateInfo, owners: LogOwners) -> Problem | None:
-    """The problem if ``me`` reads another server than that of its copy; ``None`` if there is no sign of that.
+    """The problem if ``me`` reads a server that is not the server of its copy; ``None`` without a sign of that.
 
-    The server of a copy is the one that served the copy last, as long as the owner or a ready candidate reads it. If
-    none does, the server was replaced.
+    The server of a copy is the server through which the copy was served last, if the owner or a ready candidate reads
+    it. If none of them does, the server was replaced.
     """
     last = next((term.server for term in reversed(owners.terms) if term.copy == me.copy and term.server), "")
     if not me.server or not last or me.server == last:

@@ -9,8 +9,8 @@ __all__ = ["ThisProcess"]
 
 @dataclass(slots=True)
 class ThisProcess:
-    """``identity``: as flow records name it; ``started``: seconds since 1970. The addresses are set once it serves
-    there.
+    """``identity``: the name of this process in flow records; ``started``: seconds since 1970. The addresses are set
+    once the process listens there.
     """
 
     identity: str

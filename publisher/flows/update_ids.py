@@ -1,5 +1,5 @@
-"""Ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``: whether a text is one, and whether a datamarker has
-passed the update."""
+"""Checks ids of updates as operators write them, ``SOURCE:NUMBER:INDEX``, and whether a datamarker has passed an
+update."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wormhole.ports.datastore import number_is_behind
 __all__ = ["check_update_id", "is_behind"]
 
 _LONGEST: Final = 200
-# The source is the datastore's name for it, with one colon at most.
+# SOURCE is the datastore's own name, with one colon at most.
 _ID: Final = re.compile(r"([!-9;-~]+(?::[!-9;-~]+)?):(\d{1,20}):(\d{1,10})")
 
 
 def check_update_id(text: str) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a text that is no update's id."""
+    """Raises :class:`~wormhole.model.errors.UsageError` if ``text`` is not an update's id."""
     if len(text) > _LONGEST or not _ID.fullmatch(text):
         raise UsageError(
             f"{text[:_LONGEST]!r} is no id of an update",

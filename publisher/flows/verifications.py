@@ -1,4 +1,5 @@
-"""The findings of flows' verifications, for as long as the publisher runs."""
+"""Collects the results of verifications, which compare an application's rows with the tables. They are in memory
+only."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ __all__ = ["Verifications", "key_text", "unconfirmed_keys", "unread_keys"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 4 << 20  # a flow's differences that are kept by name take at most this
-_MOST_EXTRA_BYTES: Final = 8 << 20  # a flow's keys that only its application holds take at most this
+_MOST_BYTES: Final = 4 << 20  # the most memory for a flow's differences that are kept by name
+_MOST_EXTRA_BYTES: Final = 8 << 20  # the most memory for a flow's keys that only its application holds
 _UNKEPT: Final = "the keys that only the application holds take too much memory. Next: verify the table again"
 _SHOWN: Final = 10
 _LONGEST_TROUBLE: Final = 3000  # characters
 _LONGEST_KEY: Final = 200  # characters
-_COST: Final = 200  # memory of a difference, without its key and the names of its columns
+_COST: Final = 200  # memory of a difference without its key and column names
 
 
 @dataclass(slots=True)
@@ -41,8 +42,7 @@ class _OfFlow:
     extra_size: int = 0
 
     def keep_extra(self, more: TableVerification) -> int:
-        """Remember keys that only the application holds, within the memory limit. Returns the number of the other
-        keys."""
+        """Remember keys that only the application holds. Returns the number of keys that exceed the memory limit."""
         unkept = 0
         for one in more.differences:
             if one.kind is DifferenceKind.EXTRA:
@@ -70,7 +70,7 @@ class Verifications:
         self._flows: dict[FlowKey, _OfFlow] = {}
 
     def begin(self, flow: PublisherFlow, generation: int) -> None:
-        """The flow is verified from now on: findings of another epoch are no longer valid."""
+        """Begin the flow's verification, and discard the findings of its earlier epoch."""
         self._flows[flow.key] = _OfFlow(generation, flow.holding.epoch)
 
     def of(self, flow: PublisherFlow, generation: int) -> Sequence[TableVerification]:
@@ -87,7 +87,7 @@ class Verifications:
         if more.ended:
             found.take_extra(more.table)  # they will not be requested any more
         before = found.tables.get(more.table, TableVerification(more.table))
-        # A key is counted when it is confirmed. It is named before that, so that it can be requested.
+        # A named key can be requested. It is counted only when it is confirmed.
         unnamed = before.extra + more.extra - sum(one.kind is DifferenceKind.EXTRA for one in before.differences)
         kept = []
         for one in more.differences:
@@ -142,7 +142,7 @@ class Verifications:
 
 
 def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
-    """The note in the table's verification about the keys that the subscriber named and that could not be checked."""
+    """The finding about keys that the subscriber named but that could not be checked; ``None`` without such keys."""
     said = []
     if keys.foreign:
         said.append(
@@ -155,7 +155,7 @@ def unconfirmed_keys(table: str, keys: Unconfirmed) -> TableVerification | None:
 
 
 def unread_keys(table: str, keys: int) -> TableVerification:
-    """The note in the verification of a table some of whose rows could not be read."""
+    """The finding about rows of the table that could not be read. ``keys``: their number."""
     trouble = (
         f"{keys} rows changed each time that they were read, so the rows that only the application holds were not "
         "looked for. Next: verify the table again"

@@ -1,1 +1,1 @@
-"""What operators see and change: the admin service, status, metrics, readiness."""
+"""The publisher's side for operators: the admin service, changes of flows, status, metrics and readiness."""

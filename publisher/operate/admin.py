@@ -1,8 +1,7 @@
-"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``): its reports, and the changes that it
-takes.
+"""The publisher's gRPC service for operators (``wormhole.wire.v1.Admin``), for reports and changes.
 
-Every client that reaches the address may read its state. Everything else needs a credential
-(:mod:`publisher.operate.admin_access`). A refused client gets one line, and the flows are not affected.
+Every client that reaches the address may read the publisher's state. Other requests need a credential
+(:mod:`publisher.operate.admin_access`). A refused request gets one line of text and does not affect the flows.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ __all__ = ["serve_admin"]
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_REQUEST: Final = 512 << 10  # fits a piece of a parked update and its whole schema
+_LARGEST_REQUEST: Final = 512 << 10  # bytes: a piece of a parked update and its whole schema fit
 _AT_ONCE: Final = 64  # requests; more are refused at once instead of waiting
-_STRANGERS: Final = 48  # requests without a credential; the other places stay free for operators
+_STRANGERS: Final = 48  # requests without a credential; the remaining places stay free for operators
 _FORWARDED: Final = 64  # streams of tasks of a mass replay, beside the requests
-_REQUEST_S: Final = 10.0  # for the whole request: one that is opened and not sent must not occupy its place
-_STOP_S: Final = 0.5  # for requests under way at the end
+_REQUEST_S: Final = 10.0  # to receive the whole request: an unsent request must not occupy a place
+_STOP_S: Final = 0.5  # for requests that are under way when the service stops
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -56,8 +55,8 @@ _Method = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class _Places:
-    """The places for simultaneous requests. Work for clients without a credential is done one request after the other,
-    and for at most half of the time, because the flows use the same event loop.
+    """Limits simultaneous requests. Requests of clients without a credential are answered one after the other and use
+    at most half of the time, because the flows use the same event loop.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -67,7 +66,7 @@ class _Places:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Do work on the event loop for a client without a credential."""
+        """Run the block when it is the turn of a client without a credential."""
         async with self._turn:
             began = self._clock.monotonic()
             try:
@@ -76,7 +75,7 @@ class _Places:
                 await self._clock.sleep(self._clock.monotonic() - began)
 
     async def request(self, requests: AsyncIterator[bytes], context: Any, *, known: bool) -> bytes:
-        """The client's request, within its time limit. ``known``: whether it has a credential."""
+        """Receive the client's request within the time limit. ``known``: whether the client has a credential."""
         if not known and self._strangers >= _STRANGERS:
             busy = Problem(f"{_STRANGERS} requests are being read", "try again soon", code="change-refused")
             await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, busy)
@@ -93,7 +92,7 @@ class _Places:
 
 
 class _Service:
-    """The methods. A change that was begun is finished even if the client disconnects."""
+    """The methods of the service. A change that has begun is finished even if the client disconnects."""
 
     def __init__(self, operated: Operated, access: OperatorAccess, clock: Clock) -> None:
         self._operated = operated
@@ -102,7 +101,7 @@ class _Service:
         self._places = _Places(clock)
 
     def opened(self, method: _Method) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
-        """The method, for clients that may open the call and send nothing."""
+        """Wrap the method with the limits on requests, because a client may open a call and send nothing."""
 
         async def answer(requests: AsyncIterator[bytes], context: Any) -> bytes:
             return await method(await self._places.request(requests, context, known=self._known(context)), context)
@@ -127,14 +126,14 @@ class _Service:
 
     async def replay(self, request: bytes, context: Any) -> bytes:
         async def answer() -> admin_pb2.ReplayReply:
-            async with self._places.turn():  # it has at most a ticket, which is known only after reading
+            async with self._places.turn():  # the client has at most a ticket, which is known only after reading
                 wanted = _parsed(admin_pb2.ReplayRequest, request)
             return await self._finished(self._operated.replays.replay(wanted, lambda: self._permit(context)))
 
         return await _answered(answer, context)
 
     async def push(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """The stream of a replay's task, which has a ticket."""
+        """Forward the stream of a replay's task, which has a ticket, to the subscriber."""
 
         async def passed() -> admin_pb2.ReplayReply:
             await self._operated.forwarding.push(requests, context)
@@ -201,7 +200,7 @@ def _parsed(kind: type[R], data: bytes) -> R:
 
 
 async def _answered(answer: Callable[[], Awaitable[Message]], context: Any) -> bytes:
-    """The answer, or the one line with the reason why there is none."""
+    """The serialized answer. If the request fails, the call is aborted with one line that has the reason."""
     try:
         return (await answer()).SerializeToString()
     except WormholeError as error:
@@ -221,15 +220,15 @@ async def _abort(context: Any, status: grpc.StatusCode, problem: Problem) -> NoR
 
 
 def _accepted(method: Callable[[A, Any], Awaitable[B]], trust: Trust | None) -> Callable[[A, Any], Awaitable[B]]:
-    """The method, for clients whose certificate is within its dates and not revoked. The handshake does not check a
-    revocation list.
+    """Wrap the method so that the client's certificate must be within its dates and not revoked. The TLS handshake does
+    not check a revocation list.
     """
     if trust is None:
         return method
 
     async def answer(request: A, context: Any) -> B:
         authenticated = context.auth_context()
-        # A TLS client needs an accepted certificate. The folder's mode protects the socket in the state folder.
+        # A TLS client needs an accepted certificate. The mode of the state folder protects the socket in it.
         if authenticated.get("transport_security_type") == [b"ssl"] and (why := trust.refuses_client(authenticated)):
             refused = Problem(why, "dial with another certificate", code="certificate-refused")
             await _abort(context, grpc.StatusCode.PERMISSION_DENIED, refused)
@@ -242,10 +241,10 @@ def _accepted(method: Callable[[A, Any], Awaitable[B]], trust: Trust | None) -> 
 async def serve_admin(
     served: Served, process: ThisProcess, operated: Operated, clock: Clock, address: str, trust: Trust | None
 ) -> AsyncIterator[str]:
-    """Serve at ``address`` and at the socket in the log's state folder. The result has the address with its port.
+    """Serve at ``address`` and at the socket in the log's state folder. Yields the address with its port.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` if it cannot listen there, and if a token or a socket cannot be
-    made or be protected from other users.
+    Raises :class:`~wormhole.model.errors.ConfigError` if the address cannot be taken, or if a token or a socket cannot
+    be made or be protected from other users.
     """
     settings = served.settings
     token = await asyncio.to_thread(host_token, settings.state_dir)
@@ -254,7 +253,7 @@ async def serve_admin(
     options = [
         ("grpc.so_reuseport", 0),  # sharing would let a second publisher bind the same port without an error
         ("grpc.max_receive_message_length", _LARGEST_REQUEST),
-        # Files and streams of the flows need descriptors too: strangers must not take them all.
+        # Connections of strangers must leave file descriptors for the files and streams of the flows.
         ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.max_connection_idle_ms", 60_000),
@@ -290,14 +289,14 @@ async def serve_admin(
 
 
 def _own_folder(path: Path) -> int:
-    """The folder of the socket, opened. No other user may put another socket there.
+    """Open the folder of the socket, and make sure that no other user can put a socket there.
 
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
         found = path.stat()
-        if found.st_uid == os.geteuid() and found.st_mode & 0o022:  # made under another umask
+        if found.st_uid == os.geteuid() and found.st_mode & 0o022:  # the folder was made under another umask
             path.chmod(found.st_mode & 0o7755)
         return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Who may change a publisher's flows: a process that can read the host's token, or has a certificate that the
+"""Decides which clients may change a publisher's flows: clients with the host's token, or with a certificate that the
 configuration lists.
 
-Subscribers have certificates of the same authority, so a valid certificate alone permits nothing. The token is made
-once for a state folder and shared by the publishers of that folder. A process that can read it could also write the
-marker store in the same folder.
+Subscribers have certificates of the same authority, so a valid certificate alone permits no change. The token is made
+once for a state folder, and the publishers of that folder share it. A process that can read the token could also write
+the marker store in the same folder.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _BEARER: Final = "Bearer "
 
 
 def host_token(state_dir: Path) -> str:
-    """The host's token, made when there is none. Blocks.
+    """The host's token. It is made if its file does not exist. Blocks.
 
-    Raises :class:`~wormhole.model.errors.ConfigError` if it cannot be written or read, if other users may read it, or
-    if it is not a token.
+    Raises :class:`~wormhole.model.errors.ConfigError` if the file cannot be written or read, if other users may read
+    it, or if it does not contain a token.
     """
     path = token_path(state_dir)
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Publishers of one folder may start at the same time: the first file stays.
+            # If publishers of one folder start at the same time, the first file stays.
             make_file(path, f"{secrets.token_hex(32)}\n", opener=private_opener)
         mode = path.stat().st_mode & 0o777
         found = path.read_text(encoding="ascii", errors="replace")
@@ -74,7 +74,7 @@ class OperatorAccess:
     admins: Collection[str] = ()
 
     def check(self, authorization: Iterable[str], names: Iterable[str] | None) -> str:
-        """Returns the name of the certificate that permits it; empty if the token does.
+        """Returns the name of the certificate that permits the request; empty if the token permits it.
 
         ``authorization``: the client's metadata of that name; ``names``: the names of its certificate, ``None`` without
         TLS. Raises :class:`~publisher.flows.refused_error.RefusedError`.

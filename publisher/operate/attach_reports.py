@@ -1,4 +1,4 @@
-"""The listener for subscribers that dial, for status and metrics."""
+"""Adds the listener for subscribers that dial this publisher to its status and metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AttachReports"]
 
 
 class AttachReports:
-    """Describes ``listener``, from the time when the first application wants it."""
+    """Describes ``listener`` once an application has subscribers that dial."""
 
     def __init__(self, listener: AttachListener) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""What operators change about backfills: start, pause, resume and cancel."""
+"""The operators' changes of backfills: start, pause, resume and cancel."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BackfillChanges:
     async def _plan_repair(
         self, flow: PublisherFlow, stream: SubscriberStream | None, rate: float | None, who: str
     ) -> BackfillPlan | str:
-        """The plan of a backfill of only the lost rows, or why that does not suffice."""
+        """The plan of a backfill of only the lost rows, or the reason why such a backfill is not possible."""
         if stream is not None and stream.connected and not stream.takes_ranges:
             return f"{flow.application} has no on_range, by which it learns that a row is gone"
         return await self._backfills.plan_repair(flow, rate, who)

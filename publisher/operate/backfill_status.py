@@ -1,4 +1,4 @@
-"""The progress of a flow's backfill, as a message. Row counts of tables are estimates of the datastore."""
+"""Reports the progress of a flow's backfill as a message. Row counts of tables are the datastore's estimates."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from wormhole.wire.verification import mode_to_message
 
 __all__ = ["BackfillReports"]
 
-_MOST_TABLES = 200  # tables of one flow: bounds a report on all flows
-_MOST_DIFFERENCES = 10_000  # differences of all flows together
+_MOST_TABLES = 200  # the most tables of one flow, to bound a report on all flows
+_MOST_DIFFERENCES = 10_000  # the most differences of all flows together
 _LEAST_DIFFERENCES = 20
 _MOST_COLUMNS = 10
 _LONGEST_COLUMN = 64
-_MOST_SHARE = 0.99  # while rows are left
+_MOST_SHARE = 0.99  # the largest reported share while rows are left
 
 
 class BackfillReports:
@@ -40,7 +40,7 @@ class BackfillReports:
         self._shards = shards
 
     def status(self, flow: PublisherFlow) -> admin_pb2.BackfillStatus | None:
-        """The flow's last backfill; ``None``: none was ever requested."""
+        """The flow's last backfill; ``None`` if no backfill was ever requested."""
         control = flow.control.backfill
         if control is None:
             return None
@@ -74,7 +74,7 @@ class BackfillReports:
     def planned(
         self, planned: BackfillControl, tables: Sequence[ScannedTable], keys: LostKeys | None
     ) -> admin_pb2.BackfillStatus:
-        """A backfill of these tables that would be started; ``keys``: only of these rows."""
+        """The preview of a ``planned`` backfill of these tables. ``keys``: the only rows that it sends."""
         message = self._asked(planned)
         message.state, message.lost = "waiting", str(keys or "")
         estimates = self._of_shard({table.name: table.rows for table in tables if table.rows is not None})
@@ -157,7 +157,7 @@ class BackfillReports:
             left -= len(described.differences)
 
     def _of_shard(self, estimates: Mapping[str, int]) -> dict[str, int]:
-        """The rows of one shard: with hash shards, the share of one shard."""
+        """The estimated rows of one shard. With hash shards, each shard has an equal share of a table."""
         return {name: -(-rows // self._shards) for name, rows in estimates.items()}
 
 
@@ -172,7 +172,7 @@ def _state(flow: PublisherFlow, control: BackfillControl, *, reads: bool) -> str
 
 
 def _counts(keys: LostKeys | None) -> dict[str, int]:
-    """The row counts of tables of which only some keys are read: at most the number of these keys."""
+    """The estimated rows of tables of which only some keys are read: the numbers of these keys."""
     tables = {} if keys is None else keys.tables
     return {name: len(table.keys) for name, table in tables.items() if not table.whole}
 
@@ -190,14 +190,14 @@ def _add_tables(message: admin_pb2.BackfillStatus, progress: FlowBackfill, estim
             described.state = "done"
         else:
             described.state = "running" if name == message.table else "waiting"
-        if name in estimates and name not in progress.refused:  # a refused table is sent to no shard
+        if name in estimates and name not in progress.refused:  # no rows of a refused table are sent
             described.rows_estimate = estimates[name]
     if not progress.offered or any(name not in estimates for name in left):
         return
     # The sent rows are known. The remaining rows of a table are estimated, and are at least 0.
     rest = sum(max(0, estimates[name] - sent) for name, sent in left.items())
     message.rows_estimate = progress.rows + rest
-    # The estimate may be too low: the share is whole only when no rows are left.
+    # The estimate may be too low, so the share is 1 only when no rows are left.
     message.share = 1.0 if not left else min(_MOST_SHARE, progress.rows / max(1, message.rows_estimate))
     if left and message.rows_per_s:
         message.left_s = rest / message.rows_per_s

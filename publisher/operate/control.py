@@ -1,8 +1,7 @@
-"""The operators' changes of flows. Each change is first planned, then shown, and then made.
+"""Makes the operators' changes of flows. Each change is planned and shown before it is made.
 
-A change is durable when it is answered. If the process dies during a change, the change was made or not, never half.
-The state of a flow is one record of the marker store, and the assignments to subscribers follow from it at the next
-start.
+A change is durable when it is answered. A change is atomic, because the stored state of a flow is one record of the
+marker store. After a crash, the assignments to subscribers follow from that record.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Control:
-    """Makes changes, one at a time. ``changes``: all kinds of changes except for ``forgetting``."""
+    """Makes changes, one at a time. ``forgetting``: the changes that forget a flow; ``changes``: all other kinds."""
 
     def __init__(
         self,
@@ -50,16 +49,16 @@ class Control:
         self._changing = asyncio.Lock()
 
     async def change(self, request: admin_pb2.ChangeRequest, certificate: str = "") -> admin_pb2.ChangeReply:
-        """Make the change, or with ``request.preview`` report what it would do. ``certificate``: the name of the
+        """Make the change, or with ``request.preview`` only report its effect. ``certificate``: the name of the
         certificate that permitted it.
 
-        Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise; nothing is
-        changed then.
+        Raises :class:`~publisher.flows.refused_error.RefusedError` and the errors of the store and the source. After an
+        error nothing is changed.
         """
         self._operators.check_serving()
         who = person(request.who, certificate)
-        # A place where a flow is about to begin must not be released meanwhile. A pause does not wait for a source that
-        # cannot be reached.
+        # The log at a place where a flow is about to begin must not be released meanwhile. A pause needs no lock, so it
+        # does not wait for an unreachable source.
         key, what = flow_key(request.flow), request.WhichOneof("what")
         located = what in ("set_marker", "forget")
         ends_replay = located or what == "accept_loss"

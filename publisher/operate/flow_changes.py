@@ -1,4 +1,4 @@
-"""What operators change about the delivery of a flow: pause it, resume it, or skip an update."""
+"""The operators' changes of a flow's delivery: pause it, resume it, or skip an update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report about one flow for operators, collected from the parts that serve the flow."""
+"""Reports on one flow for operators. The report is collected from the parts that serve the flow."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FlowReports:
             epoch=holding.epoch,
             place=position_to_message(delivery.place),
             marker=marker_to_message(delivery.marker),
-            credit=max(credit - in_flight, 0),  # one body that is larger than the whole credit is sent alone
+            credit=max(credit - in_flight, 0),  # a body larger than the whole credit is sent alone
             in_flight=in_flight,
             updates=delivery.updates,
             bytes=delivery.sent_bytes,
@@ -116,7 +116,7 @@ class FlowReports:
         holding, delivery = flow.holding, flow.delivery
         lag, now = self._tailed.lag(flow), self._clock.monotonic()
         credit, in_flight = self._credit(flow)
-        # 0 if nothing follows. Otherwise an unknown age means that the log there was not read, or was not measured yet.
+        # 0 if no update follows. An unknown age means that the log there was not read, or was not measured yet.
         yield c.FLOW_LAG, lag.seconds if lag.seconds or lag.bytes == 0 else None
         yield c.FLOW_LAG_BYTES, lag.bytes
         yield c.FLOW_HEADROOM, self._tailed.headroom(flow).seconds

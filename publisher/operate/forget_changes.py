@@ -1,5 +1,4 @@
-"""Forgetting a flow by an operator's request. A flow that is served begins anew. The record of another flow is
-deleted."""
+"""Forgets a flow at an operator's request. A served flow begins anew. An unserved flow loses its record."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class ForgetChanges:
         return await self._begin_anew(flow)
 
     async def _begin_anew(self, flow: PublisherFlow) -> PlannedChange:
-        """Forget a flow that is served: like a new flow it begins at the application's ``start``."""
+        """Plan to forget a served flow. It then begins at the application's ``start``, like a new flow."""
         check_not_replayed(flow)
         live = self._assigner.live_subscribers(flow.application)
         if live:
@@ -67,8 +66,8 @@ class ForgetChanges:
         move, now = change.do, self._operators.now()
 
         async def forget() -> None:
-            # The record stays, so that epochs never become lower, and its content begins anew. The marker is set last:
-            # until then the operator sees the former one, and repeats the request.
+            # The record stays, so that epochs never become lower, and its content begins anew. The marker is set last.
+            # After a failure before that, the operator sees the former marker and repeats the request.
             await self._dead_letters.forget(flow)
             await self._records.control(flow, lambda control: begun_anew(control, start, flow.filter.hash, now))
             self._assigner.go_on(flow)
@@ -80,8 +79,8 @@ class ForgetChanges:
     async def unserved(
         self, request: admin_pb2.ChangeRequest, key: FlowKey
     ) -> tuple[PlannedChange, admin_pb2.FlowStatus]:
-        """Plan to forget a flow that is not served, because its application or its shard no longer exists. It has at
-        most a record, and can only be forgotten."""
+        """Plan to forget an unserved flow, whose application or shard no longer exists. No other change of such a flow
+        is possible."""
         store = self._records.store
         records = await asyncio.to_thread(store.load)
         record = records.get(key)
@@ -100,7 +99,7 @@ class ForgetChanges:
             )
         if key[0] not in self._applications:
             there = await self._operators.subscribers(key[0])
-            if there:  # the next record's epochs begin anew, below those of these subscribers
+            if there:  # a new record's epochs would be lower than the epochs that these subscribers hold
                 raise RefusedError(
                     grpc.StatusCode.FAILED_PRECONDITION,
                     f"{request.flow}: subscribers of {key[0]} are there: {', '.join(there)}",

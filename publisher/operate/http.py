@@ -1,8 +1,8 @@
-"""``/metrics``, ``/healthz``, ``/readyz`` and ``/status`` of a publisher.
+"""The publisher's HTTP server: ``/metrics``, ``/healthz``, ``/readyz`` and ``/status``.
 
 ``/healthz`` answers as long as the event loop runs. Without an answer the monitor restarts the process. ``/readyz`` is
 503 with the reasons while no progress is made, and 200 with the name of the owner while another publisher owns the log.
-``/status`` is the admin service's ``Describe`` for this host's monitor, which therefore needs no gRPC.
+``/status`` returns the admin service's ``Describe`` to this host's monitor, so that the monitor needs no gRPC.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["serve_http"]
 
 
 async def serve_http(operated: Operated, listen: str, trust: Trust | None, insecure: bool) -> HttpServer:
-    """Answer at ``listen``. Raises :class:`~wormhole.model.errors.ConfigError` when it cannot listen there."""
+    """Serve at ``listen``. Raises :class:`~wormhole.model.errors.ConfigError` if the address cannot be taken."""
 
     async def metrics(request: web.Request) -> web.Response:
         samples = await operated.metrics.collect()
-        # With thousands of flows the text takes long to make: not on the loop that feeds subscribers.
+        # With thousands of flows the text takes long to make, so a thread makes it and not the event loop.
         text = await asyncio.to_thread(lambda: render(samples))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 

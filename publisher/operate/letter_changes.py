@@ -1,4 +1,4 @@
-"""What operators do with parked updates: deliver them again, or discard them."""
+"""The operators' changes of parked updates: deliver them again, or discard them."""
 
 from __future__ import annotations
 

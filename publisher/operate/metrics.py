@@ -1,4 +1,4 @@
-"""The publisher's metrics, read from its parts when they are requested. They cost nothing per update."""
+"""Collects the publisher's metrics from its parts when a scrape requests them. They cost nothing per update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a publisher offers to its operators."""
+"""The parts of a publisher through which operators query and change it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Operated"]
 
 @dataclass(frozen=True, slots=True)
 class Operated:
-    """The parts that answer the admin service and HTTP."""
+    """The parts that answer requests of the admin service and of the HTTP server."""
 
     reports: StatusReports
     flow_reports: FlowReports

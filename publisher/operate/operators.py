@@ -1,5 +1,5 @@
-"""What all requests of operators share: the flow, the person, whether this publisher is the right one, and the history
-of changes.
+"""Used by all requests of operators: finds the flow and the person, checks that this publisher owns the log, and writes
+the history of changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _RECORD_S: Final = 5.0
 _LONGEST_NAME: Final = 100
 _LONGEST_FLOW: Final = 1024
-_COMPARED: Final = 1000  # names that are searched for a similar one
+_COMPARED: Final = 1000  # the most names that are searched for a similar name
 
 
 class Operators:
@@ -51,8 +51,8 @@ class Operators:
         self._clock = clock
 
     def check_serving(self) -> None:
-        """Raises :class:`~publisher.flows.refused_error.RefusedError` while the publisher does not know its flows, or
-        when another publisher owns them.
+        """Raise :class:`~publisher.flows.refused_error.RefusedError` while the publisher does not know its flows, or if
+        another publisher owns the log.
         """
         if not self._applications.known.is_set():
             raise RefusedError(
@@ -70,8 +70,8 @@ class Operators:
             )
 
     def no_flow(self, key: FlowKey, more: Sequence[str] = ()) -> RefusedError:
-        """The error if no flow has that name. ``more``: names besides those of served flows, among which a similar one
-        is searched."""
+        """The error for an unknown flow, which suggests similar names. ``more``: known names besides those of served
+        flows."""
         name = flow_name(*key)
         names = sorted({*(flow.name for flow in self._flows.values()), *more})
         close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
@@ -93,18 +93,18 @@ class Operators:
         return []
 
     def now(self) -> float:
-        """Seconds since 1970, as history and stored requests keep them."""
+        """The time for history and stored requests, in seconds since 1970."""
         return self._clock.wall()
 
     async def subscribers(self, application: str) -> list[str]:
-        """Ids of the application's registered subscribers. Raises what the coordination service raises."""
+        """Ids of the application's registered subscribers. Raises the coordination service's errors."""
         return sorted(info.id for info in await self._coordinator.subscribers() if info.application == application)
 
 
 def flow_key(text: str) -> FlowKey:
-    """The flow that is called ``text``.
+    """The key of the flow with the name ``text``.
 
-    Raises :class:`~publisher.flows.refused_error.RefusedError` for a text that is no flow's name.
+    Raises :class:`~publisher.flows.refused_error.RefusedError` if ``text`` does not have the form of a flow's name.
     """
     application, slash, shard = text.partition("/")
     if not (application and slash and shard) or len(text) > _LONGEST_FLOW:
@@ -123,13 +123,14 @@ def not_now(flow: PublisherFlow, why: str, hint: str | None = None) -> RefusedEr
 
 
 def person(who: str, certificate: str) -> str:
-    """The person, as history stores it: the client's own statement, and the name of its certificate."""
+    """The text for a person in the history: ``who``, which the client states itself, and the certificate's name."""
     said = "".join(letter for letter in who if letter.isprintable())[:_LONGEST_NAME] or "an operator"
     return f"{said} (certificate {certificate})" if certificate else said
 
 
 def paused_by(who: str, now: float) -> str:
-    """The person who paused a flow or a backfill, and the time (seconds since 1970), as shown and stored."""
+    """The stored text for the person who paused a flow or a backfill, and for the time ``now`` (seconds since
+    1970)."""
     return f"{who} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

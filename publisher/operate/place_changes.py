@@ -1,4 +1,4 @@
-"""The operators' changes of a flow's place: set its datamarker, or continue after lost log."""
+"""The operators' changes of a flow's place in the log: set its datamarker, or continue after lost log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PlaceChanges:
 
         async def move() -> None:
             await self._records.move(flow, to)
-            await self._no_replay(flow)  # the marker first: until it is set the flow shows its problem
+            await self._no_replay(flow)  # after the marker is set: until then the flow shows its problem
             await self._placed(flow)
 
         return PlannedChange(what, self._moved(flow, to), move, str(flow.delivery.marker), str(to), notes)
@@ -137,13 +137,13 @@ class PlaceChanges:
         return PlannedChange("accept-loss", after, accept, gap.message, str(resume), notes)
 
     async def _no_replay(self, flow: PublisherFlow) -> None:
-        """The flow no longer needs a replay."""
+        """Store that the flow no longer needs a replay."""
         if flow.control.replay is not None:
             await self._records.control(flow, lambda control: replace(control, replay=None))
             self._assigner.go_on(self._assigner.present(flow))
 
     async def _placed(self, flow: PublisherFlow) -> None:
-        """The place where the flow continues is known now."""
+        """Let the flow continue, because its place is known now."""
         if flow.lost_record:
             await self._records.restore(flow, flow.delivery.marker)
         if flow.control.missing:

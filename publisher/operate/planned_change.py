@@ -1,4 +1,4 @@
-"""One change that can be made: planned, shown, and then made."""
+"""A planned change, which is shown to the operator before it is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Changes", "PlannedChange"]
 
 @dataclass(slots=True)
 class PlannedChange:
-    """The flow after the change (``after``), the history's entry, and the function that makes the change (``do``)."""
+    """A change that can be made. ``after``: the flow after the change; ``do``: makes the change. The other attributes
+    are for the history and the operator."""
 
     what: str
     after: admin_pb2.FlowStatus
@@ -25,11 +26,12 @@ class PlannedChange:
 
 
 class Changes(Protocol):
-    """Changes of one kind. ``verbs``: the requests for them."""
+    """Changes of one kind. ``verbs``: the names of the requests that ask for them."""
 
     @property
     def verbs(self) -> tuple[str, ...]: ...
 
     async def plan(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> PlannedChange:
-        """The requested change. Raises :class:`~wormhole.model.errors.WormholeError` if it cannot be made."""
+        """The plan of the request. Raises :class:`~wormhole.model.errors.WormholeError` if the change is not
+        possible."""
         ...

@@ -1,10 +1,10 @@
-"""Whether a publisher makes progress. That its process runs is not enough, because it may be stuck.
+"""Checks whether a publisher is ready, which means that it makes progress. A process that runs may still be stuck.
 
-It checks whether the log's end moved and the reader did not (:class:`~publisher.flows.progress.Progress`). A slow or
-absent subscriber does not make a publisher unready; the subscriber's lag shows it.
+A publisher is not ready if the log grows and its reader does not move (:class:`~publisher.flows.progress.Progress`). A
+slow or absent subscriber does not make a publisher unready. The lag shows such a subscriber.
 
-A publisher that stands by for a log with another owner is ready, because otherwise a rolling update would wait for it
-without end. A publisher that stands by for a log without an owner is not ready.
+A standby is ready while another publisher owns the log, because otherwise a rolling update would never end. A standby
+is not ready while the log has no owner.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ __all__ = ["Readiness", "ReadinessCheck"]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """``reasons``: one sentence for each problem, with what to check; empty if ready.
+    """The result of the check. ``reasons``: one sentence for each problem, with the next step; empty if ready.
 
-    ``stands_by``: if another publisher owns the log, its name and why this one could not take over; otherwise empty.
+    ``stands_by``: for a standby, the owner's name and what prevents a takeover; empty unless another publisher owns the
+    log.
     """
 
     reasons: tuple[str, ...]

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class RelayTrim:
-    """``name``: the name of the log; ``relay``: ``None`` if the log has no relay."""
+    """See the module. ``name``: the name of the log; ``relay``: ``None`` if the log has no relay."""
 
     def __init__(
         self, name: str, log: TailedLog, relay: LogRelay | None, assigner: Assigner, operators: Operators
@@ -33,9 +33,9 @@ class RelayTrim:
         self._operators = operators
 
     async def trim(self, request: admin_pb2.TrimRelayRequest, certificate: str) -> admin_pb2.TrimRelayReply:
-        """Remove records, or with ``request.preview`` report which flows need them.
+        """Remove records, or with ``request.preview`` only report which flows need them.
 
-        Raises :class:`~publisher.flows.refused_error.RefusedError`, and what the source raises.
+        Raises :class:`~publisher.flows.refused_error.RefusedError` and the source's errors.
         """
         self._operators.check_serving()
         who = person(request.who, certificate)
@@ -61,8 +61,8 @@ class RelayTrim:
         return admin_pb2.TrimRelayReply(before=before, after=after, losing=losing)
 
     def _losing(self, relay: RelayStatus, keep_bytes: int) -> list[str]:
-        """The flows that need log in the records to be removed that the datastore may no longer have, as far as the
-        sizes show."""
+        """The flows that would lose log: they need records to be removed that the datastore may no longer have. The
+        result is an estimate from sizes."""
         if relay.held is None or relay.tip is None:
             return []
         written = relay.bytes / relay.log_bytes if relay.log_bytes else 1.0

@@ -1,8 +1,8 @@
-"""Passes what the task of a mass replay sends on to a subscriber that dialled this publisher, and back.
+"""Forwards messages between a task of a mass replay and a subscriber that dialled this publisher.
 
-The task calls ``Subscriber/Push`` at the admin service as if the subscriber listened there, and names its replay in the
-metadata. The subscriber offers a stream for this beside its own (docs/wire.md, "Attach"). Messages are passed as bytes,
-one at a time in each direction, so gRPC's flow control reaches from one end to the other.
+The task calls ``Subscriber/Push`` at the admin service as if the subscriber listened there. The call's metadata names
+the replay. The subscriber offers a second stream for this purpose (docs/wire.md, "Attach"). Messages are passed as
+bytes, one at a time in each direction, so gRPC's flow control works from end to end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReplayForwarding:
         self._streams = 0
 
     async def push(self, requests: AsyncIterable[bytes], context: Any) -> None:
-        """One stream, from its task's first message to the end of either side.
+        """Forward one stream until the task or the subscriber ends it.
 
         Raises :class:`~publisher.flows.refused_error.RefusedError` and
         :class:`~wormhole.model.errors.WormholeError`.
@@ -86,7 +86,7 @@ class ReplayForwarding:
             ) from None
 
     async def _until_revoked(self, context: Any) -> None:
-        """Run while the task's certificate is accepted."""
+        """Wait until the task's certificate is no longer accepted."""
         if self._trust is None:
             await asyncio.Event().wait()
         else:
@@ -100,7 +100,7 @@ async def _passed(messages: AsyncIterable[bytes], write: Callable[[bytes], Await
 
 
 async def _until_one_ends(*works: Awaitable[None]) -> None:
-    """Run all of them until the first one ends, and raise its error."""
+    """Run all ``works`` until the first one ends, cancel the others, and raise its error."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Reads, permits and answers the ``Replay`` requests of mass replays. :mod:`publisher.flows.replays` executes them."""
+"""Decodes, authorizes and answers the requests of mass replays. :mod:`publisher.flows.replays` executes them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from wormhole.wire.v1 import admin_pb2, push_pb2
 __all__ = ["ReplayRequests"]
 
 _LEASE_S: Final = 30.0
-_MOST_PROGRESS: Final = 4096  # bytes: it is stored with every advance
+_MOST_PROGRESS: Final = 4096  # bytes: progress is stored with every advance
 _MOST_WHERE: Final = 16 << 10
 _MOST_WINDOWS: Final = 20_000  # windows of commit time: as many as fit into a request with their counts
 _MODES: Final = {admin_pb2.LOG: "log", admin_pb2.LATEST: "latest"}
 
 
 class ReplayRequests:
-    """``identity``: the identity of this publisher, as an opened task names it."""
+    """See the module. ``identity``: the identity of this publisher, which the answer to a task contains."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ReplayRequests:
     async def replay(self, request: admin_pb2.ReplayRequest, permit: Callable[[], str]) -> admin_pb2.ReplayReply:
         """Carry out one request. ``permit`` returns the name of an administrator's certificate, or raises.
 
-        Raises :class:`~publisher.flows.refused_error.RefusedError` and what the store and the source raise.
+        Raises :class:`~publisher.flows.refused_error.RefusedError` and the errors of the store and the source.
         """
         what = request.WhichOneof("what")
         certificate = permit() if what == "begin" or (what == "cancel" and not request.ticket) else ""
@@ -107,8 +107,8 @@ class ReplayRequests:
         return reply
 
     def _unserved(self, key: FlowKey) -> RefusedError | None:
-        """The error for a flow that may soon be served: after a restart its log, or the store, may not be available
-        yet."""
+        """The retryable error for a flow that may soon be served; ``None`` for any other flow. After a restart, the log
+        or the store may not be available yet."""
         if key[0] not in self._applications.unserved:
             return None
         return RefusedError(

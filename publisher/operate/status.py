@@ -1,4 +1,4 @@
-"""A publisher's report about itself, as a message (``wormhole.wire.v1.PublisherStatus``)."""
+"""Makes a publisher's status message (``wormhole.wire.v1.PublisherStatus``)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["StatusReports"]
 
-# The report on flows and subscribers grows with their number and their texts. So the size of a page is bounded well
-# below the 4 MiB of a gRPC message, which also bounds the time of the event loop to make it.
+# The size of one page of the report on flows. It is well below the 4 MiB of a gRPC message, and it bounds the time
+# that the event loop needs for a page.
 _PAGE_BYTES: Final = 2 << 20
 _PAGE_FLOWS: Final = 500
 
 
 class StatusReports:
-    """``parts``: the parts that describe themselves, the log before those that refer to it."""
+    """See the module. ``parts``: the parts that add their state, in order; a part may use what an earlier part
+    added."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class StatusReports:
         self._clock = clock
 
     async def whole(self) -> admin_pb2.PublisherStatus:
-        """The publisher's state with all flows. Takes several turns of the event loop when there are many."""
+        """The publisher's state with all flows. With many flows this takes several turns of the event loop."""
         message = self.status()
         while message.more:
             await asyncio.sleep(0)
@@ -56,8 +57,8 @@ class StatusReports:
         return message
 
     def status(self, only: str = "", after: str = "") -> admin_pb2.PublisherStatus:
-        """The publisher's present state, with a page of its flows. ``only``: the only flow to report; ``after``: the
-        page after that flow, with nothing except for flows.
+        """The publisher's present state, with a page of its flows. ``only``: the only flow to report. ``after``: the
+        last flow of the page before; then the message contains only flows.
         """
         served = self._served
         message = admin_pb2.PublisherStatus(dataset=served.dataset.name, copy=served.copy, log=served.log)

@@ -1,1 +1,1 @@
-"""Pushing over gRPC: one stream per subscriber."""
+"""Pushes updates to subscribers over gRPC, with one stream per subscriber, and keeps the state of each flow."""

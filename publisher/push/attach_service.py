@@ -1,4 +1,4 @@
-"""The gRPC service that subscribers dial (``wormhole.wire.v1.Publisher``): who may attach, and where it listens."""
+"""The gRPC service that subscribers dial (``wormhole.wire.v1.Publisher``). It decides which subscribers may attach."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _OPTIONS: Final = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.http2.bdp_probe", 0),  # see `wormhole.push.dial`
-    ("grpc.max_concurrent_streams", 64),  # the stream of a subscriber, and those of tasks of a mass replay
-    # A subscriber may look for a dead connection by pings of its own.
+    ("grpc.max_concurrent_streams", 64),  # a subscriber's own stream, and streams for tasks of a mass replay
+    # A subscriber may send its own pings to detect a dead connection.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.max_allowed_incoming_connections", 2048),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.max_connection_idle_ms", 10_000),  # a subscriber calls at once
+    ("grpc.max_connection_idle_ms", 10_000),  # a subscriber makes its call immediately
 ]
 _MOST_STREAMS: Final = 2048
-_CHECKS: Final = 2  # at one time: threads that others need, too
-_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # every address of a host, so none that can be dialled
+_CHECKS: Final = 2  # simultaneous checks: they use threads that other work needs too
+_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # these mean every address of a host, and cannot be dialled
 _AGAIN_S: Final = 5.0
 _STOP_S: Final = 0.5
 
@@ -67,11 +67,10 @@ _STOP_S: Final = 0.5
 class AttachService:
     """Admits subscribers.
 
-    ``application``: the configuration of an application whose subscribers dial; ``None``: there is none of that name.
-    ``settings``: the configured addresses. ``address``: the address at which it listens; empty: it does not.
-    ``token_address``: with TLS, the address at which it requests no certificate. ``insecure``: without TLS, processes
-    of other users and hosts are admitted too.
-    ``refused``: the attempts that were not admitted, by code.
+    ``application``: returns the configuration of an application whose subscribers dial; ``None`` for any other name.
+    ``settings``: the configured addresses. ``address``: the address at which the service listens; empty while it does
+    not listen. ``token_address``: with TLS, the address that requests no certificate. ``insecure``: whether processes
+    of other users and hosts are admitted without TLS. ``refused``: the number of refused attempts, by code.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class AttachService:
         self._observers = observers
 
     async def attach(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """The method of a subscriber: its stream."""
+        """The method that a subscriber calls to receive its flows."""
         await self._admit(requests, context, self.attached.attach)
 
     async def offer(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -148,7 +147,7 @@ class AttachService:
     async def _until_refused(
         self, application: str, certificate: Certificate | None, token: AccessToken | None
     ) -> WormholeError:
-        """Return the reason once the certificate is revoked, or the token revoked or expired."""
+        """Wait until the certificate is revoked, or the token is revoked or expires. Returns the reason."""
         waits: list[asyncio.Future[WormholeError]] = []
         if token is not None:
             waits.append(asyncio.ensure_future(self._tokens.until_void(application, token)))
@@ -163,12 +162,13 @@ class AttachService:
             await cancel_all(*waits)
 
     def _certificate(self, trust: Trust, who: Attaching, context: Any) -> Certificate:
-        """The subscriber's certificate, which carries its id. Raises :class:`~wormhole.model.errors.UsageError`."""
+        """The subscriber's certificate. Raises :class:`~wormhole.model.errors.UsageError` if it does not name the
+        subscriber's id."""
         authenticated = context.auth_context()
         if why := trust.refuses_client(authenticated):
             raise UsageError(why, hint="dial with another certificate", code="certificate-refused")
         certificate = trust.client(authenticated)
-        assert certificate is not None  # otherwise it was refused
+        assert certificate is not None  # a connection without a certificate was refused
         if not certificate.is_for(who.subscriber):
             raise UsageError(
                 f"a certificate with the names {', '.join(certificate.names)} may not attach as {who.subscriber!r}",
@@ -178,7 +178,7 @@ class AttachService:
         return certificate
 
     def _check_user(self, peer: str) -> None:
-        """Without TLS only processes of this publisher's user, and of root, may attach. Blocks.
+        """Check that the client's process belongs to this publisher's user or to root. Called without TLS. Blocks.
 
         Raises :class:`~wormhole.model.errors.UsageError`.
         """
@@ -209,8 +209,8 @@ class AttachService:
 class AttachListener:
     """Listens once an application has subscribers that dial.
 
-    ``follow`` runs at the same time, and follows which applications have such subscribers. ``problem``: why it does not
-    listen although one has.
+    ``follow`` runs at the same time, and follows which applications have such subscribers. ``problem``: why the
+    listener cannot listen.
     """
 
     def __init__(self, service: AttachService, follow: Callable[[], Awaitable[object]], clock: Clock) -> None:
@@ -221,18 +221,16 @@ class AttachListener:
 
     @property
     def address(self) -> str:
-        """The address at which it listens; empty: it does not listen."""
+        """The address at which the service listens; empty while it does not listen."""
         return self.service.address
 
     @property
     def token_address(self) -> str:
-        """The address at which it requests no certificate, with TLS; empty: there is none."""
+        """With TLS, the address that requests no certificate; empty without one."""
         return self.service.token_address
 
     async def run(self) -> None:
-        """Listen until cancelled. If the address cannot be taken, a retry follows, because other flows are served
-        meanwhile.
-        """
+        """Listen until cancelled. If the address cannot be taken, a retry follows. Other flows are served meanwhile."""
         following = asyncio.ensure_future(self._follow())
         try:
             await self.service.attached.wanted.wait()
@@ -283,8 +281,8 @@ async def _revoked(trust: Trust, certificate: Certificate) -> WormholeError:
 
 
 def attach_point(settings: PublisherConfig, log: str, name: str, *, tls: bool) -> AttachPoint:
-    """The announcement of a publisher with these settings. A port that is not fixed is not announced, because it is not
-    known before the publisher listens.
+    """The announcement of where subscribers dial a publisher with these settings. A port that the system chooses is not
+    announced, because it is not known before the publisher listens.
     """
     named, outside = split_advertised(settings.attach_advertise)
 
@@ -302,8 +300,8 @@ def _at(listen: str, port: int) -> str:
 
 
 def _user_of(peer: str, address: str) -> int | None:
-    """The user of the process at the end ``peer`` (``ipv4:HOST:PORT``, ``ipv6:[HOST]:PORT``) of a connection to
-    ``address``; ``None``: it is not on this host. Blocks.
+    """The user id of the process that connected to ``address`` from ``peer`` (``ipv4:HOST:PORT``,
+    ``ipv6:[HOST]:PORT``); ``None`` if the process is on another host. Blocks.
     """
     host, _, port = peer.partition(":")[2].rpartition(":")
     here, _, own = address.rpartition(":")

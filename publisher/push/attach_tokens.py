@@ -1,4 +1,4 @@
-"""Which tokens admit subscribers that dial, and who guesses."""
+"""Checks the tokens of subscribers that dial, and limits hosts that guess tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AttachTokens", "host_of"]
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S: Final = 1.0  # how soon a stream ends whose token was revoked
+_LOOK_S: Final = 1.0  # a stream ends within this time after its token was revoked
 _RETRY_S: Final = 2.0
 _GUESSES: Final = 10
 _WITHIN_S: Final = 60.0
@@ -27,8 +27,8 @@ _MOST_HOSTS: Final = 4096
 
 @dataclass(slots=True)
 class _Host:
-    """``guesses``: hashes of texts that it offered and that are no token, and when it first did; ``proven``: hashes of
-    tokens that it had.
+    """The attempts of one host. ``guesses``: hashes of wrong tokens, and when each was first offered. ``proven``:
+    hashes of tokens that admitted a client.
     """
 
     guesses: dict[str, float] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class _Host:
 
 
 class AttachTokens:
-    """The tokens of the applications that are followed; ``watch`` is that of the coordinator.
+    """The tokens of the applications that are followed. ``watch``: the coordinator's watch of an application's tokens.
 
-    Each host may offer ten different texts a minute that are no token. From then on, for as long as a minute is not
-    over, it is refused unless its token admitted a client from there before: a balancer, or a host with many users, is
-    not locked out by one of them, and not by many that dial again with a token that was revoked.
+    A host that offered ten different wrong tokens within a minute is refused until the minute is over. A token that
+    admitted a client from that host before stays accepted. So one user does not lock out the other users of the host or
+    of a load balancer. Repeated attempts with the same revoked token count once.
     """
 
     def __init__(self, watch: Callable[[str], AsyncIterator[tuple[AccessToken, ...]]], clock: Clock) -> None:
@@ -65,9 +65,9 @@ class AttachTokens:
         await asyncio.gather(*watches, return_exceptions=True)
 
     def check(self, application: str, text: str, host: str) -> AccessToken:
-        """The token ``text`` of the application, which ``host`` offers.
+        """The application's token with the ``text`` that ``host`` offers.
 
-        Raises :class:`~wormhole.model.errors.UsageError` if it is none, and
+        Raises :class:`~wormhole.model.errors.UsageError` for a wrong token, and
         :class:`~wormhole.model.errors.Retryable` before the application's tokens are known.
         """
         if application in self._watches and application not in self._tokens:
@@ -99,7 +99,7 @@ class AttachTokens:
                 return _expired(application, token)
 
     def _wrong(self, application: str, text: str) -> UsageError:
-        """Why ``text`` is refused, which is no token of the application."""
+        """The error for ``text``, which is not a token of the application."""
         for name, tokens in self._tokens.items():
             if (token := find(tokens, text)) is not None:
                 what = f"the token {token.id} is one of the application {name}, and not of {application}"
@@ -128,8 +128,8 @@ class AttachTokens:
 
 
 def host_of(peer: str) -> str:
-    """Whose attempts count together: the address of ``peer`` (``ipv4:HOST:PORT``, ``ipv6:[HOST]:PORT``), of IPv6 the
-    first 64 bits, which one host may choose from.
+    """The host of ``peer`` (``ipv4:HOST:PORT``, ``ipv6:[HOST]:PORT``), whose attempts count together. For IPv6 this is
+    the first 64 bits of the address, because a host may choose the remaining bits.
     """
     host = peer.partition(":")[2].rpartition(":")[0].strip("[]").partition("%")[0]
     try:

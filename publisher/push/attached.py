@@ -1,8 +1,8 @@
-"""The subscribers that dial this publisher, and their lines.
+"""The subscribers that dial this publisher, and their connections (lines).
 
 A subscriber is identified by application and id, and its process by ``instance``. A new connection of the same process
-replaces its former one. Another process of the same id is refused until the former process is gone: it sent Goodbye, or
-it has been away for so long that no handler of it can run any more.
+replaces its former connection. Another process with the same id is refused until the former process is gone. A process
+is gone when it sent Goodbye, or when it has been away for so long that none of its handlers can still run.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["MOST_SUBSCRIBERS", "AttachedLine", "AttachedSubscribers"]
 
 MOST_SUBSCRIBERS: Final = 1000
-"""One application has at most this many; each is a connection."""
+"""The most attached subscribers of one application. Each has a connection."""
 _AGAIN: Final = "it dials again; if this repeats, look at the subscriber's log and at the network between"
 
 
 class AttachedLine:
     """A :class:`~wormhole.push.line.Line` that the subscriber dialled. It is also the line's stream.
 
-    ``peer``: the subscriber's address. ``until_refused`` returns the reason once the subscriber is not admitted any
-    more. ``welcomed``: the subscriber's welcome arrived.
+    ``peer``: the subscriber's address. ``until_refused``: waits until the subscriber may no longer be attached, and
+    returns the reason. ``welcomed``: whether the subscriber's welcome arrived.
     """
 
     def __init__(
@@ -86,15 +86,15 @@ class AttachedLine:
         self._over.set()
 
     async def over(self) -> None:
-        """Return when the line is closed."""
+        """Wait until the line is closed."""
         await self._over.wait()
 
 
 @dataclass(slots=True)
 class _Attached:
-    """One subscriber. ``line``: its connection, ``None`` while it has none; ``fresh``: set while no stream has taken
-    that connection. ``lost_at``: when it lost the last one. ``left``: it sent Goodbye. ``spare``: the stream that it
-    offers for the task of a mass replay; ``offered``: set while there is one."""
+    """One subscriber. ``line``: its connection, or ``None``. ``fresh``: set while no stream has taken that connection.
+    ``lost_at``: when its last connection ended. ``left``: whether it sent Goodbye. ``spare``: the stream that it offers
+    for a task of a mass replay, or ``None``; ``offered``: set while ``spare`` is available."""
 
     info: SubscriberInfo
     instance: str
@@ -106,7 +106,7 @@ class _Attached:
     offered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, line: AttachedLine | None) -> AttachedLine | None:
-        """Set another spare stream, or none. Returns the former one."""
+        """Replace the spare stream. Returns the former one."""
         former, self.spare = self.spare, line
         (self.offered.clear if line is None else self.offered.set)()
         return former
@@ -115,9 +115,9 @@ class _Attached:
 class AttachedSubscribers:
     """See the module. Used on the event loop.
 
-    ``gone_after``: seconds after which no handler of a subscriber can run that lost its connection. ``changed``: called
+    ``gone_after``: seconds after a lost connection from which no handler of the subscriber can run. ``changed``: called
     with the name of an application when its attached subscribers changed. ``wanted``: set once an application has
-    subscribers that dial. ``unfinished``: the connections that ended before the welcome.
+    subscribers that dial. ``unfinished``: the number of connections that ended before the welcome.
     """
 
     def __init__(self, gone_after: float, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -127,10 +127,10 @@ class AttachedSubscribers:
         self._gone_after = gone_after
         self._clock = clock
         self._known: dict[tuple[str, str], _Attached] = {}
-        self._processes = 0  # a process's number takes the place of its start time, which is not known here
+        self._processes = 0  # numbers the processes, because their start times are not known here
 
     def of(self, application: str) -> tuple[SubscriberInfo, ...]:
-        """The subscribers of the application that are connected, by id."""
+        """The application's connected subscribers, sorted by id."""
         found = [one.info for one in self._known.values() if one.info.application == application and one.line]
         return tuple(sorted(found, key=lambda info: info.id))
 
@@ -140,7 +140,7 @@ class AttachedSubscribers:
         return sum(one.line is not None for one in self._known.values())
 
     async def attach(self, who: Attaching, line: AttachedLine) -> None:
-        """The subscriber dialled. Returns when its line is closed.
+        """Attach a subscriber that dialled. Returns when its line is closed.
 
         Raises :class:`~wormhole.model.errors.Retryable` while another process has its id.
         """
@@ -164,7 +164,7 @@ class AttachedSubscribers:
                 self.changed(who.application)
 
     async def offer(self, who: Attaching, line: AttachedLine) -> None:
-        """Keep the line for the task of a mass replay. Returns when it is closed."""
+        """Keep the line for a task of a mass replay. Returns when the line is closed."""
         known = self._known.get((who.application, who.subscriber))
         if known is None or known.instance != who.instance or known.line is None:
             raise Retryable(
@@ -187,7 +187,8 @@ class AttachedSubscribers:
         return known is not None and known.info == info and known.spare is not None
 
     async def spare(self, info: SubscriberInfo) -> AttachedLine:
-        """The next stream that this process offers for the task of a mass replay. It belongs to the caller."""
+        """Wait for the next stream that the subscriber's process offers for a task of a mass replay. It belongs to the
+        caller."""
         known = await self._present(info)
         while True:
             await known.offered.wait()
@@ -197,7 +198,7 @@ class AttachedSubscribers:
     async def _present(self, info: SubscriberInfo) -> _Attached:
         known = self._known.get((info.application, info.id))
         if known is None or known.info != info:
-            await asyncio.Event().wait()  # it never dials again
+            await asyncio.Event().wait()  # this process never dials again
         assert known is not None
         return known
 
@@ -236,12 +237,12 @@ class AttachedSubscribers:
         )
 
     async def line(self, info: SubscriberInfo) -> AttachedLine:
-        """The next connection of that process."""
+        """Wait for the next connection of the subscriber's process."""
         known = await self._present(info)
         while True:
             await known.fresh.wait()
             known.fresh.clear()
-            if known.line is not None:  # it may be lost again already
+            if known.line is not None:  # the new line may be lost already
                 return known.line
 
     def left(self, info: SubscriberInfo) -> None:

@@ -1,4 +1,4 @@
-"""The progress of a flow's delivery: its datamarkers, its reading of the log, and what was sent."""
+"""The progress of a flow's delivery: its datamarkers, its reader of the log, and the counts of sent updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wormhole.wire.markers import marker_to_bytes
 
 __all__ = ["FlowDelivery"]
 
-_MOST_OFFERED: Final = 256  # datamarkers of a flow that are remembered: more than can be unacknowledged
+_MOST_OFFERED: Final = 256  # remembered datamarkers of a flow: more than can be unacknowledged
 
 
 def _digest(marker: Datamarker) -> bytes:
@@ -26,7 +26,7 @@ def _digest(marker: Datamarker) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class FlowDelivery:
-    """Other modules read the attributes and call the methods."""
+    """See the module. Other modules read the attributes and change them only through the methods."""
 
     marker: Datamarker
     """The last acknowledged datamarker."""
@@ -35,28 +35,28 @@ class FlowDelivery:
     durable: Datamarker = field(init=False)
     """The last datamarker that the marker store confirmed."""
     acknowledged: bool = True
-    """Whether a subscriber acknowledged a datamarker. Otherwise the datamarker is only where the flow was registered,
-    or was set."""
+    """Whether a subscriber acknowledged the flow. If not, the datamarker is the place where the flow was registered or
+    set."""
     rewound: bool = False
-    """Whether the datamarker was set back, and no acknowledgement was stored since."""
+    """Whether the datamarker was set back and no later acknowledgement was stored."""
     move: int = 0
-    """The number of the last move of the datamarker that the application did not make itself; 0: there was none."""
+    """The number of the last move of the datamarker that an operator made; 0 without one."""
     last_ack: LastAck | None = None
-    """The last acknowledgement of another datamarker; ``None``: there was none, or it is not known."""
+    """The last acknowledgement that changed the datamarker; ``None`` if it is not known."""
     moves_under_way: int = 0
     """How many changes of the datamarker are under way."""
     caravan_flow: CaravanFlow | None = None
-    """Its reading of the log, while a subscriber receives the log's updates."""
+    """The flow in its caravan, which reads the log for it; ``None`` unless a subscriber receives the log's updates."""
     rolled_back: str = ""
     """Id of a transaction that was rolled back after a part of it was sent. The next assignment reports it."""
     sent_counts: SentCounts = NOT_COUNTED
-    """The counts of what this epoch sent."""
+    """The counts of the updates that were sent in this epoch."""
     updates: int = 0
     """Updates that were sent."""
     sent_bytes: int = 0
     """Bytes of their bodies."""
     bad_values: int = 0
-    """The number of sent values that are not of the application's format."""
+    """The number of sent values that do not have the declared format."""
     replayed: int = 0
     """Updates that mass replays delivered."""
     _stored_in: int = -1
@@ -72,8 +72,8 @@ class FlowDelivery:
 
     @property
     def acknowledged_to(self) -> Datamarker:
-        """The place of the datamarker in the present history of the log, as soon as that is known. The datamarker
-        itself stays in a former history until something is acknowledged in the present one.
+        """The datamarker, with its place in the present history of the log once that place is known. The datamarker
+        itself keeps a place of the former history until an ack arrives for the present one.
         """
         reads = self.caravan_flow
         if reads is None or reads.begun.incarnation <= self.marker.order.incarnation:
@@ -82,8 +82,7 @@ class FlowDelivery:
 
     @property
     def needed(self) -> LogPosition:
-        """The earliest place that has to stay in the log. The flow continues from its durable datamarker, or from one
-        that was sent and is not durable yet, which is at the same or a later place."""
+        """The earliest place that has to stay in the log: where the flow continues after a restart."""
         acknowledged = self.marker if self.marker.order >= self.durable.order else self.durable
         kept = min(self.durable.read_from, acknowledged.read_from)
         return kept if self.caravan_flow is None else min(kept, self.caravan_flow.keeps(self.durable))
@@ -101,27 +100,28 @@ class FlowDelivery:
         self.rewound, self.move, self.last_ack = record.rewound, record.move, record.last_ack
 
     def refuses_later(self, move: int) -> bool:
-        """Whether a later datamarker of the application, which it stored after ``move`` (0: unknown), is from before
-        the datamarker was set back."""
+        """Whether a later datamarker of the application is outdated, because the flow's datamarker was set back since.
+
+        ``move``: the flow's move after which the application stored its datamarker; 0: unknown."""
         return refuses_later(self.move, rewound=self.rewound, known=move)
 
     @property
     def moving(self) -> bool:
-        """Whether the datamarker is being set: the flow is not assigned meanwhile."""
+        """Whether the datamarker is being set. The flow is not assigned meanwhile."""
         return self.moves_under_way > 0
 
     def begin_move(self) -> None:
-        """The datamarker is being set: the flow is not assigned until :meth:`end_move`."""
+        """Begin to set the datamarker. The flow is not assigned until :meth:`end_move`."""
         self.moves_under_way += 1
 
     def end_move(self) -> None:
-        """The datamarker is set, or could not be."""
+        """End the setting of the datamarker, whether it succeeded or failed."""
         self.moves_under_way -= 1
 
     def moved(self, to: Datamarker, move: int) -> None:
-        """The datamarker was set. ``move``: the number of the last move now."""
-        # A move without a new number does not count as setting back what was acknowledged meanwhile. Otherwise the
-        # move would be repeated each time.
+        """Take over a stored move to the datamarker ``to``. ``move``: the number of the last move now."""
+        # A move without a new number goes back only if it is before the durable datamarker. Otherwise the move would be
+        # repeated each time.
         before = self.durable.order if move == self.move else max(self.marker.order, self.durable.order)
         self.rewound |= to.order < before
         self.marker = self.durable = to
@@ -130,76 +130,76 @@ class FlowDelivery:
             self.last_ack = min(self.last_ack, LastAck(move, to.order))
 
     def acked(self, marker: Datamarker) -> None:
-        """A subscriber acknowledged everything up to ``marker``."""
+        """Note that a subscriber acknowledged everything up to ``marker``."""
         if marker != self.marker:
             self.last_ack = LastAck(self.move, marker.order)
         self.marker, self.acknowledged = marker, True
 
     def stored(self, marker: Datamarker, epoch: int) -> None:
-        """``marker``, which a subscriber acknowledged in ``epoch``, is durable."""
+        """Note that ``marker``, which a subscriber acknowledged in ``epoch``, is durable."""
         self.durable, self.rewound, self._stored_in = marker, False, epoch
 
     def has_stored(self, marker: Datamarker, epoch: int) -> bool:
-        """Whether exactly this datamarker is durable: an idle flow acknowledges the same datamarker repeatedly."""
+        """Whether this datamarker is durable already. An idle flow acknowledges the same datamarker repeatedly."""
         return self._stored_in == epoch and self.durable == marker
 
     def offers(self, marker: Datamarker) -> None:
-        """``marker`` is offered to the subscriber."""
+        """Note that ``marker`` is offered to the subscriber."""
         self._offered.append(_digest(marker))
 
     def was_offered(self, have: Datamarker) -> bool:
-        """Whether this process offered the datamarker ``have``, or it is the flow's."""
+        """Whether ``have`` is the flow's datamarker, or this process offered it."""
         return _digest(have) in (_digest(self.marker), *self._offered)
 
     def may_have(self, have: Datamarker) -> bool:
-        """Whether an application may have the datamarker ``have``, which another process may have offered it.
+        """Whether the application's datamarker ``have`` may be genuine although this process did not offer it.
 
-        The transaction before ``have`` proves it when the log is opened there. Without such a transaction the place
-        has to lie within the log that may have been sent.
+        If ``have`` names the transaction before it, opening the log there proves it. Otherwise the place has to lie
+        within the log that may have been sent.
         """
         return have.anchor is not None or have.order <= max(self.marker.order, self.sent_until)
 
     # -- what is sent
 
     def begin(self, caravan_flow: CaravanFlow) -> None:
-        """``caravan_flow`` reads the log's updates from now on."""
+        """Read the log's updates through ``caravan_flow`` from now on."""
         self.caravan_flow = caravan_flow
         self.reported_rollback()
 
     def left(self) -> None:
-        """No subscriber receives the log's updates."""
+        """Note that no subscriber receives the log's updates any more."""
         if self.caravan_flow is not None:
             self.reached(self.caravan_flow.place)
         self.caravan_flow = None
 
     def reached(self, place: LogPosition) -> None:
-        """Updates up to ``place`` may have been delivered."""
+        """Note that updates up to ``place`` may have been delivered."""
         self.sent_until = max(self.sent_until, place)
 
     def undone(self, transaction: str) -> None:
-        """A transaction of which a part was sent was rolled back."""
+        """Note that a transaction was rolled back after a part of it was sent."""
         self.rolled_back = transaction
 
     def reported_rollback(self) -> None:
-        """The subscriber accepted the assignment that reported it."""
+        """Note that the subscriber accepted the assignment that reported the rollback."""
         self.rolled_back = ""
 
     def sent(self, body: Body) -> None:
-        """``body`` was written to the stream."""
+        """Count ``body``, which was written to the stream."""
         self.updates += body.updates
         self.sent_bytes += body.size
         self.bad_values += len(body.bad)
         self.sent_counts.sent(body)
 
     def count_replayed(self, updates: int) -> None:
-        """A mass replay delivered this many more updates."""
+        """Add the number of ``updates`` that a mass replay delivered."""
         self.replayed += updates
 
     def count_sent(self, counts: SentCounts) -> None:
-        """``counts`` counts what the epoch sends."""
+        """Count the updates that the epoch sends in ``counts``."""
         self.sent_counts = counts
 
     def close_sent_counts(self) -> SentCounts:
-        """The epoch is over. Returns the counts of what it sent."""
+        """End the counts of the epoch. Returns the counts of the updates that it sent."""
         counts, self.sent_counts = self.sent_counts, NOT_COUNTED
         return counts

@@ -1,7 +1,7 @@
-"""What follows when a subscriber refuses a flow because it holds the shard in another epoch. Pure.
+"""Decides what follows when a subscriber refuses a flow because it holds the shard in another epoch. Pure.
 
-Epochs in the marker store become lower than those of subscribers in two cases: an older backup of the store was
-restored or the store was lost, or another publisher with a store of its own serves the same log.
+The store's epoch is lower than the subscriber's in two cases. Either the marker store was lost or restored from an
+older backup, or another publisher with its own store serves the same log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SETTLES_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EpochConflict:
-    """A refusal. ``held_epoch``: the epoch that the next one has to exceed; ``by``: the publisher that assigned it;
-    ``contested``: whether that is another publisher, which has precedence at this subscriber for now. ``until``
-    (seconds, monotonic): the flow is not assigned before that. ``at``: the time of the refusal.
+    """A refusal. ``held_epoch``: the subscriber's epoch, which the next epoch has to exceed; ``by``: the publisher that
+    assigned it. ``contested``: whether ``by`` is another publisher, which has precedence at this subscriber for now.
+    ``until``: the flow is not assigned before this time. ``at``: the time of the refusal. Times are monotonic seconds.
     """
 
     held_epoch: int
@@ -35,29 +35,28 @@ class EpochConflict:
 
 
 def after_refusal(refusal: FlowFailed, before: EpochConflict | None, *, sole: bool, now: float) -> EpochConflict | None:
-    """What to do after ``refusal``; ``before``: the refusal before it of the same flow. ``None``: the epoch to exceed
-    is not known.
+    """The conflict after ``refusal``; ``None`` if the subscriber did not report its epoch. ``before``: the flow's
+    previous conflict.
 
-    If no other publisher is at work, the epoch is raised above the subscriber's at once. Against another publisher only
-    the ``sole`` owner of the log raises it, and only once within a minute: if the flow is taken again, both believe
-    that they own it.
+    Without another publisher, the epoch is raised above the subscriber's immediately. Against another publisher, only
+    the ``sole`` owner of the log raises it, and only once within a minute. If that publisher takes the flow again, both
+    publishers believe that they own the log.
     """
     if not refusal.held_epoch or not may_be_exceeded(refusal.held_epoch):
         return None
     again = before is not None and now - before.at < _SETTLES_S
     contested = refusal.contested and (again or not sole)
-    # A refusal without another publisher is answered at once, but not twice in a row. Whatever the cause of the second
-    # one is, this must not loop.
+    # A refusal without another publisher is answered immediately, but not twice in a row, to prevent a loop.
     wait = _PAUSE_S if contested or again else 0.0
     return EpochConflict(refusal.held_epoch, refusal.held_by, contested, now + wait, now)
 
 
 def store_was_lost(before: EpochConflict | None, refusal: EpochConflict, *, acknowledged: bool) -> bool:
-    """Whether a refusal proves that the flow was served and the marker store does not have that.
+    """Whether a refusal proves that the marker store lost the record of the flow.
 
-    It is a proof if nothing was ``acknowledged`` to this store and the subscriber has had the flow. If another
-    publisher is at work, it is not: this publisher registered the flow meanwhile, so the flow begins at or before what
-    the other publisher delivered.
+    The proof is that the subscriber has had the flow although this store has no ``acknowledged`` datamarker of it. A
+    conflict with another publisher proves nothing: the flow was registered here meanwhile, and begins at or before the
+    updates that the other publisher delivered.
     """
     return not acknowledged and not refusal.contested and (before is None or not before.contested)
 

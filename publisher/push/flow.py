@@ -1,7 +1,7 @@
-"""A flow in the publisher, for as long as the publisher serves the log.
+"""One flow in the publisher: an application's deliveries from one shard of the log.
 
-The caravan's :class:`~caravan.flow.CaravanFlow` exists for one epoch. This class stays across epochs, subscribers and
-streams.
+A :class:`~caravan.flow.CaravanFlow` exists for one epoch. A ``PublisherFlow`` exists for as long as the publisher
+serves the log, across epochs, subscribers and streams.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["PublisherFlow"]
 
 
 class PublisherFlow:
-    """One flow of the log: its stage, and the four values with its state.
+    """One flow: its stage, and the four objects with its state (``delivery``, ``holding``, ``loss``, ``parking``).
 
-    Other modules read the attributes and call the methods; they assign nothing. The methods of this class are those
-    that concern more than one value.
+    Other modules read the attributes and call the methods, and do not assign attributes. The methods of this class
+    concern more than one of the objects.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PublisherFlow:
         self.parks = False
         """Whether an update whose handler failed is parked."""
         self.marker_interval = 1.0
-        """Seconds after which a datamarker is offered while there are updates."""
+        """Seconds between two offered datamarkers while updates are sent."""
         self.control = FlowControl()
         """The stored requests of operators and replays about the flow."""
         self.stage = Stage.UNASSIGNED
@@ -59,7 +59,7 @@ class PublisherFlow:
 
     @property
     def lost_record(self) -> Problem:
-        """Why an operator has to decide where the flow continues; empty if its record has the place."""
+        """Why an operator has to decide where the flow continues; empty if the flow's record is valid."""
         return self.control.missing or (self.problem if self.loss.unreadable else NO_PROBLEM)
 
     @property
@@ -69,12 +69,12 @@ class PublisherFlow:
 
     @property
     def parked_rows(self) -> ParkedRows:
-        """The rows of which every later update is parked, too."""
+        """The rows with parked updates. Every later update of these rows is parked too."""
         return self.parking.rows(replayed=self.control.replay is not None)
 
     @property
     def about(self) -> dict[str, object]:
-        """The fields of a log line about it (``wormhole.host.logs.FIELDS``)."""
+        """The fields of a log line about the flow (``wormhole.host.logs.FIELDS``)."""
         return {
             "flow": self.name,
             "shard": self.shard,
@@ -85,13 +85,13 @@ class PublisherFlow:
 
     @property
     def recorded(self) -> str:
-        """The subscriber that its flow record names; see :meth:`FlowHolding.recorded`."""
+        """The subscriber that the flow's record names; see :meth:`FlowHolding.recorded`."""
         assigned = self.stage not in (Stage.UNASSIGNED, Stage.HALTED)
         return self.holding.recorded(self.control.replay, assigned=assigned)
 
     @property
     def releasing(self) -> bool:
-        """Whether its subscriber was asked to release it."""
+        """Whether the subscriber was asked to release the flow."""
         return self.stage in (Stage.WITHDRAWN, Stage.RELEASING)
 
     @property
@@ -101,11 +101,11 @@ class PublisherFlow:
 
     @property
     def held_at_start(self) -> bool:
-        """Whether it is held because the log does not lead to what its application has."""
+        """Whether the flow is held because its application's datamarker is not from this log's history."""
         return self.stage is Stage.HELD and self.delivery.caravan_flow is None
 
     def state(self, lead_flows: frozenset[str]) -> PublisherFlowState:
-        """What an operator sees; ``lead_flows`` are the names of the flows that travel with the lead caravan."""
+        """The state that operators see. ``lead_flows``: the names of the flows that travel with the lead caravan."""
         replay = self.control.replay
         return shown(
             self.stage,
@@ -118,7 +118,7 @@ class PublisherFlow:
     # -- from one stage to the next; each raises `ImpossibleError` where it cannot happen
 
     def assign(self, subscriber: str, now: float, process: str = "") -> None:
-        """It was given to the subscriber."""
+        """Note that the flow is assigned to the subscriber."""
         self._enter(Event.ASSIGN)
         self.holding.given(subscriber, process, now)
         self.loss.found_unreadable(False)
@@ -126,60 +126,60 @@ class PublisherFlow:
             self.explain(passing("opening"))
 
     def redeliver(self) -> None:
-        """The subscriber accepted it, and parked updates go first."""
+        """Note that the subscriber accepted the flow, and that parked updates are sent first."""
         self._enter(Event.REDELIVER)
         self.delivery.reported_rollback()
         self.explain(passing("parked updates are delivered again"))
 
     def begin(self, caravan_flow: CaravanFlow) -> None:
-        """The log's updates are delivered: ``caravan_flow`` reads them."""
+        """Deliver the log's updates, which ``caravan_flow`` reads."""
         self._enter(Event.BEGIN)
         self.delivery.begin(caravan_flow)
         self.explain(NO_PROBLEM)
 
     def hold(self, problem: Problem) -> None:
-        """The log cannot be read on."""
+        """Hold the flow, because its log cannot be sent any further."""
         self._enter(Event.HOLD)
         self.explain(problem)
 
     def ask(self, gap: LogGap, resume: Datamarker, repair: str = "") -> None:
-        """The application is asked about missing log, after which the log continues at ``resume``. ``repair``: what a
-        repair would read.
+        """Ask the application about missing log. ``resume``: where the log continues after it. ``repair``: the rows
+        that a repair would read, for operators.
         """
         self._enter(Event.ASK)
         self.loss.ask(gap, resume, repair)
 
     def decline(self, problem: Problem) -> None:
-        """The application halts at the missing log."""
+        """Hold the flow, because the application does not continue after the missing log."""
         self._enter(Event.DECLINE)
         self.explain(problem)
 
     def accept(self, *, back: bool) -> None:
-        """It continues after the missing log. ``back``: it continues before its datamarker, which has to be set back
+        """Continue after the missing log. ``back``: the flow continues before its datamarker, which has to be set back
         first."""
         self._enter(Event.GO_BACK if back else Event.ACCEPT)
         self.loss.close()
         self.explain(NO_PROBLEM)
 
     def recall(self, cause: str, now: float) -> None:
-        """Its subscriber is asked to release it."""
+        """Note that the subscriber is asked to release the flow."""
         if not self.releasing:
             self.holding.asked(now)
         self._enter(Event.RECALL)
         self.explain(passing(cause))
 
     def release(self, cause: str) -> None:
-        """No subscriber receives it any more."""
+        """Note that no subscriber receives the flow any more."""
         self._leave(Event.RELEASE, passing(cause))
 
     def halt(self, cause: str, subscriber: str, life: object, update_id: str) -> None:
-        """A handler failed at the subscriber. The flow is not assigned to it until it restarts or the flow is
-        resumed."""
+        """Halt the flow, because a handler failed. The subscriber gets the flow again only after the subscriber
+        restarted or the flow was resumed."""
         self._leave(Event.HALT, Problem(cause, code="handler-failed"))
         self.holding.halted(subscriber, life, update_id)
 
     def resume(self) -> None:
-        """It may be assigned again, also to the subscriber at which a handler failed."""
+        """Permit a new assignment, also to the subscriber at which a handler failed."""
         if self.halted:
             self._enter(Event.RESUME)
             self.holding.resumed()
@@ -198,22 +198,22 @@ class PublisherFlow:
     # -- what is known of it
 
     def explain(self, problem: Problem) -> None:
-        """Why it is in its stage, or stays in it, and the next step."""
+        """Set why the flow is in its stage, and the next step."""
         self.problem = problem
 
     def configure(self, wanted: Filter, *, halts_on_bad_value: bool, parks: bool, marker_interval: float = 1.0) -> None:
-        """What its application is configured to receive."""
+        """Take over the application's configuration."""
         self.filter, self.halts_on_bad_value, self.parks = wanted, halts_on_bad_value, parks
         self.marker_interval = marker_interval
 
     def registered(self, record: StoredFlow) -> None:
-        """Its record, as it is stored."""
+        """Take over the stored record of the flow."""
         self.control = record.control
         self.holding.raised(record.epoch)
         self.delivery.registered(record)
 
     def restored(self, control: FlowControl) -> None:
-        """Its record was written anew."""
+        """Note that the flow's record was written anew."""
         self.control = control
         self.loss.found_unreadable(False)
 
@@ -222,12 +222,12 @@ class PublisherFlow:
         self.control = control
 
     def moved(self, epoch: int, to: Datamarker, move: int) -> None:
-        """Its datamarker was set, in a new epoch. ``move``: the number of the last move now."""
+        """Note that the datamarker was set, in a new epoch. ``move``: the number of the last move now."""
         self.holding.moved(epoch)
         self.delivery.moved(to, move)
 
     def acked(self, marker: Datamarker) -> None:
-        """A subscriber acknowledged everything up to ``marker``."""
+        """Note that a subscriber acknowledged everything up to ``marker``."""
         self.delivery.acked(marker)
         self.holding.spacing.acknowledged()
         self.parking.answer(acked=True)

@@ -1,4 +1,4 @@
-"""The holder of a flow: its epoch, its subscriber, and the subscriber's progress."""
+"""The assignment of a flow: its epoch, the subscriber that holds it, and the subscriber's progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["FlowHolding"]
 
 @dataclass(slots=True, eq=False)
 class FlowHolding:
-    """Times are seconds of the monotonic clock. Other modules read the attributes and call the methods."""
+    """See the module. Other modules read the attributes and change them only through the methods. Times are seconds of
+    the monotonic clock."""
 
     epoch: int = 0
     """The epoch of the last assignment. Each assignment raises it first."""
@@ -23,9 +24,9 @@ class FlowHolding:
     process: str = ""
     """The process of that subscriber (:class:`~wormhole.coordination.port.SubscriberInfo`)."""
     lost_from: object | None = None
-    """The stream that broke while the flow was there: a handler of the flow may still run."""
+    """The stream that broke while it had the flow. A handler of the flow may still run there."""
     held_until: float = 0.0
-    """Until this time a handler that an earlier publisher called may still run. 0: there is no such handler."""
+    """A handler that an earlier publisher called may run until this time. 0: no such handler runs."""
     intended: str | None = None
     """The subscriber that is about to get the flow."""
     intended_process: str = ""
@@ -33,7 +34,7 @@ class FlowHolding:
     halted_life: object | None = None
     """The life of the subscriber (``SubscriberStream.life``) in which a handler failed."""
     halted_at: str = ""
-    """Id of the update at which it failed."""
+    """Id of the update at which the handler failed."""
     asked_at: float = 0.0
     """When the subscriber was asked to release the flow."""
     spacing: Spacing = field(default_factory=Spacing)
@@ -43,9 +44,9 @@ class FlowHolding:
     handler: push_pb2.HandlerReport | None = None
     """The last report of the subscriber's callbacks."""
     progressed_at: float = 0.0
-    """When the subscriber last processed something or had nothing to process. 0: not in this assignment."""
+    """When the subscriber last processed something or had nothing to process; 0: not yet in this assignment."""
     waiting_credit_since: float = 0.0
-    """The time since when there is something to send and no credit for it. 0: there is credit."""
+    """When an update began to wait for credit; 0: no update waits."""
 
     @property
     def contested(self) -> bool:
@@ -58,10 +59,10 @@ class FlowHolding:
         return self.epoch if self.conflict is None else max(self.epoch, self.conflict.held_epoch)
 
     def recorded(self, replay: ReplayControl | None, *, assigned: bool) -> str:
-        """The subscriber that the flow record names: a handler of the flow may run there now or soon. Empty if no
-        handler may run.
+        """The subscriber for the flow's record, at which a handler of the flow may run now or soon; empty without one.
 
-        The next owner of the log waits for that handler, so the record names the subscriber before it gets the flow.
+        The next owner of the log waits for that handler. So the record names the subscriber before the subscriber gets
+        the flow.
         """
         if self.intended is not None:
             return self.intended
@@ -76,11 +77,11 @@ class FlowHolding:
         return self.process if self.intended is None else self.intended_process
 
     def credit_waited_s(self, now: float) -> float:
-        """For how long there has been something to send and no credit for it."""
+        """For how many seconds an update has waited for credit."""
         return now - self.waiting_credit_since if self.waiting_credit_since else 0.0
 
     def stalled_s(self, now: float, in_flight: int) -> float:
-        """For how long the subscriber has processed none of its ``in_flight`` bytes."""
+        """For how many seconds the subscriber has processed none of its ``in_flight`` bytes."""
         return now - self.progressed_at if in_flight and self.progressed_at else 0.0
 
     # -- the assignment
@@ -90,15 +91,15 @@ class FlowHolding:
         self.epoch = max(self.epoch, epoch)
 
     def moved(self, epoch: int) -> None:
-        """The datamarker was set, in a new epoch."""
+        """Note that the datamarker was set, in a new epoch."""
         self.epoch = epoch
 
     def intend(self, subscriber: str | None, process: str = "") -> None:
-        """The flow is about to be assigned to the subscriber; ``None``: to no subscriber."""
+        """Note the subscriber that is about to get the flow; ``None``: no subscriber is."""
         self.intended, self.intended_process = subscriber, process
 
     def given(self, subscriber: str, process: str, now: float) -> None:
-        """The subscriber has the flow."""
+        """Note that the subscriber has the flow."""
         self.was_at(subscriber, None, process=process)
         self.intend(None)
         self.handler = None
@@ -106,55 +107,55 @@ class FlowHolding:
         self.spacing.given(now)
 
     def asked(self, now: float) -> None:
-        """The subscriber was asked to release the flow."""
+        """Note that the subscriber was asked to release the flow."""
         self.asked_at = now
 
     def left(self) -> None:
-        """No subscriber has the flow."""
+        """Note that no subscriber has the flow."""
         self.subscriber = None
         self.waiting_credit_since = self.progressed_at = 0.0
 
     def halted(self, subscriber: str, life: object, update_id: str) -> None:
-        """A handler of the subscriber failed at the update."""
+        """Note that a handler of the subscriber failed at the update."""
         self.subscriber, self.halted_life, self.halted_at = subscriber, life, update_id
 
     def resumed(self) -> None:
-        """The flow may be assigned to the subscriber at which a handler failed."""
+        """Permit an assignment to the subscriber at which a handler failed."""
         self.halted_life, self.halted_at = None, ""
 
     def was_at(self, subscriber: str | None, stream: object | None, until: float = 0.0, *, process: str = "") -> None:
-        """The subscriber had the flow last, in that ``process``. A handler may still run there: one called through
-        ``stream``, or, ``until`` that time, one that an earlier publisher called.
+        """Note the subscriber, and its ``process``, that had the flow last. A handler may still run there. ``stream``:
+        the stream that called the handler. ``until``: when a handler that an earlier publisher called has ended.
         """
         self.subscriber, self.lost_from, self.held_until = subscriber, stream, until
         self.process = process
 
     def refused(self, conflict: EpochConflict) -> None:
-        """The subscriber holds the flow in another epoch."""
+        """Note that the subscriber refused the flow, because it holds the flow in another epoch."""
         self.conflict = conflict
 
     def accepted(self) -> None:
-        """A subscriber accepted the flow: no other publisher has precedence."""
+        """Note that a subscriber accepted the flow, so that no other publisher has precedence."""
         if self.conflict is not None:
             self.conflict = replace(self.conflict, contested=False)
 
     # -- the subscriber's work
 
     def lacks_credit(self, now: float) -> None:
-        """There is something to send, and no credit for it."""
+        """Note that an update waits for credit."""
         self.waiting_credit_since = self.waiting_credit_since or now
 
     def has_credit(self) -> None:
-        """There is credit for what has to be sent."""
+        """Note that no update waits for credit."""
         self.waiting_credit_since = 0.0
 
     def progressed(self, at: float) -> None:
-        """The subscriber processed something, or has nothing to process."""
+        """Note that the subscriber processed something, or has nothing to process."""
         self.progressed_at = at
 
     def reported(self, report: push_pb2.HandlerReport, at: float) -> None:
-        """The subscriber reports on its callbacks. A slow batch is reported as processed only at its end, so a callback
-        at another update is progress.
+        """Take over the subscriber's report of its callbacks. A callback that has reached another update is progress,
+        because a slow batch is reported as processed only at its end.
         """
         before, self.handler = self.handler, report
         if before is not None and before.running_update and report.running_update != before.running_update:

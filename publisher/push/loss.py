@@ -1,4 +1,4 @@
-"""What a flow lacks and needs to continue: a range of its log, or its record in the marker store."""
+"""The loss that stops a flow: a missing range of its log, or an unreadable record in the marker store."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["FlowLoss"]
 
 @dataclass(slots=True, eq=False)
 class FlowLoss:
-    """Other modules read the attributes and call the methods."""
+    """See the module. Other modules read the attributes and change them only through the methods."""
 
     open: tuple[LogGap, Datamarker] | None = None
     """The missing log about which the application was asked, and where the log continues after it."""
     repair: str = ""
-    """The rows that a repair of it would read, for operators."""
+    """The rows that a repair of the missing log would read, for operators."""
     count: int = 0
-    """The number of times that log was missing."""
+    """How many times log was missing."""
     unreadable: bool = False
     """Whether the marker store holds no valid record of the flow."""
 
@@ -29,9 +29,9 @@ class FlowLoss:
         self.count += 1
 
     def close(self) -> None:
-        """No answer is awaited any more."""
+        """End the question: no answer of the application is awaited any more."""
         self.open, self.repair = None, ""
 
     def found_unreadable(self, unreadable: bool) -> None:
-        """Whether the flow's record could not be read."""
+        """Set whether the flow's record is unreadable."""
         self.unreadable = unreadable

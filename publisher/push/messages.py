@@ -8,11 +8,11 @@ __all__ = ["Messages"]
 
 
 class Messages:
-    """Combines frames into messages of at most ``most`` bytes, because a subscriber refuses larger ones. ``bytes``: of
-    all messages.
+    """Combines frames into messages of at most ``most`` bytes, because a subscriber refuses larger messages. ``bytes``:
+    the size of all messages.
 
-    The pieces of a message are joined only when it is taken. Bodies are shared, and copies of them must not wait for a
-    subscriber that does not read.
+    The pieces of a message are joined only when the message is taken. Flows share bodies, so copies of bodies must not
+    stay in memory for a subscriber that does not read.
     """
 
     __slots__ = ("_done", "_most", "_pieces", "_size", "bytes")
@@ -25,7 +25,7 @@ class Messages:
         self._size = 0
 
     def add(self, *frame: bytes | memoryview) -> None:
-        """The next frame, in pieces; it is not cut."""
+        """Add a frame, given in pieces. A frame is never divided between messages."""
         size = sum(map(len, frame))
         if self._pieces and self._size + size > self._most:
             self._finish()
@@ -34,7 +34,7 @@ class Messages:
         self.bytes += size
 
     def take(self) -> Iterator[bytes]:
-        """All messages, each joined when it is asked for."""
+        """Take all messages. Each is joined when the iterator reaches it."""
         if self._pieces:
             self._finish()
         self._done.reverse()

@@ -1,8 +1,8 @@
-"""Observations: ``wormholectl subscribe`` shows an operator what an application receives.
+"""Observations, with which ``wormholectl subscribe`` shows an operator the updates that an application receives.
 
-An observation has flows of its own, which read the buffer of the lead caravan. The fleet does not know these flows: no
-log is read or kept for them, no shard moves, and nothing is stored. An observation that reads too slowly loses its
-place in the buffer, and ends.
+An observation has its own flows, which read the buffer of the lead caravan. The fleet does not know these flows: it
+reads and keeps no log for them, moves no shard, and stores nothing. An observation that reads too slowly loses its
+place in the buffer and ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TICK_S: Final = 0.25
 
 
 class Observers:
-    """See the module. ``wanted``: the filter of an application that is served; ``None``: it is not. ``may_send``:
+    """See the module. ``wanted``: returns the filter of a served application, or ``None``. ``may_send``: returns
     whether the publisher owns its log.
     """
 
@@ -53,13 +53,13 @@ class Observers:
         self._advanced: set[asyncio.Event] = set()
 
     def advanced(self) -> None:
-        """A caravan read a segment."""
+        """Wake all observations, because a caravan read a segment."""
         for event in self._advanced:
             event.set()
 
     async def observe(self, who: Attaching, line: AttachedLine) -> None:
-        """Send what the application receives from now on, for ``who.observes`` seconds. Raises
-        :class:`~wormhole.model.errors.WormholeError` when it cannot begin, or has to end before.
+        """Send the application's updates from now on, for ``who.observes`` seconds. Raises
+        :class:`~wormhole.model.errors.WormholeError` if the observation cannot begin, or has to end earlier.
         """
         if not who.observes:
             raise ProtocolError("metadata wormhole-observe is missing: for how many seconds")
@@ -111,7 +111,7 @@ class Observers:
 
 
 class _Observation:
-    """``more``: there is more to send at once."""
+    """One observation. ``more``: whether the next round can begin immediately."""
 
     def __init__(self, hello: push_pb2.Hello, wanted: Filter, fleet: Fleet, clock: Clock) -> None:
         self.session = PushSession(hello)
@@ -121,12 +121,12 @@ class _Observation:
         self._fleet = fleet
         self._clock = clock
         self._buffer: ChangeBuffer | None = None
-        self._next = 0  # the first segment whose shards were not added yet
+        self._next = 0  # the number of the first segment whose shards are not added yet
         self._begin: Datamarker  # the place at which the flow of a new shard begins
         self._flows: dict[str, tuple[PushFlow, CaravanFlow]] = {}
 
     def messages(self, now: float) -> Iterator[bytes]:
-        """The messages for what was read since the last call, as much as one round may have."""
+        """The messages with the updates that were read since the last call, at most one round."""
         out = Messages(self.session.max_frame_bytes)
         lead = self._fleet.lead
         self.more = False
@@ -146,7 +146,7 @@ class _Observation:
             return True
         if self._buffer is None:
             if buffer.inside:
-                return False  # it begins between transactions
+                return False  # an observation begins between transactions
             self._next, self._begin = buffer.end, marker
         else:
             places = {shard: buffer.join(flow.place) for shard, (_, flow) in self._flows.items()}
@@ -161,7 +161,7 @@ class _Observation:
         return True
 
     def _shards(self, buffer: ChangeBuffer) -> list[str]:
-        """The shards of the segments that were not added yet."""
+        """The shards of segments that the observation has not seen yet."""
         if self._next < buffer.first:
             raise self._late()
         numbers = range(self._next, buffer.end)
@@ -199,7 +199,8 @@ class _Observation:
 
 
 def _why_it_ends(piece: Piece) -> tuple[str, str] | None:
-    """What the application or an operator has to decide before the log continues, and its code."""
+    """The reason and its code why the observation ends at ``piece``; ``None`` if it continues. The application's flow
+    would wait there for a decision."""
     if piece.broken is not None:
         return piece.broken.message, piece.broken.code
     if piece.gap is not None:

@@ -1,4 +1,4 @@
-"""How a flow treats log that cannot be sent: missing log, an update that cannot be decoded, a bad value."""
+"""Stops a flow, or lets it skip, at log that cannot be sent: missing log, an undecodable update, or a bad value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def skip_undecodable(flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piec
 
 
 def hold(fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece) -> None:
-    """Hold the flow before an update that cannot be decoded, or before the segment that has a bad value."""
+    """Hold the flow before an undecodable update, or before a segment with a bad value."""
     if piece.broken is not None:
         problem = replace(piece.broken.problem, text=f"held at {caravan_flow.place}: {piece.broken.text}")
     else:
@@ -48,8 +48,8 @@ def _bad_value(bad: BadUpdate) -> Problem:
 def ask_about_gap(
     fleet: Fleet, flow: PublisherFlow, caravan_flow: CaravanFlow, piece: Piece
 ) -> tuple[LogGap, Datamarker]:
-    """Hold the flow at missing log until its application decides. Returns what the flow lacks, and where the log
-    continues.
+    """Hold the flow at missing log until its application decides. Returns the missing range, and where the log
+    continues after it.
     """
     caravan = fleet.caravan_of(caravan_flow)
     cursor = caravan_flow.cursor

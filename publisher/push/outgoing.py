@@ -1,4 +1,4 @@
-"""Chooses what one connection sends next: frames about its flows, then batches of each flow in turn."""
+"""Chooses the next messages of one connection: frames about its flows, then batches of each flow in turn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from wormhole.push.window import Window
 
 __all__ = ["NextStep", "Outgoing", "next_step"]
 
-_QUANTUM = 256 << 10  # bytes that a flow may send before the next one's turn
+_QUANTUM = 256 << 10  # bytes that a flow may send in one turn
 _ROUND = 1 << 20  # bytes of all flows that are collected before they are written
-# A piece counts as at least this many bytes. A small one takes 40 us, so a round takes 10 ms. A flow that returns to a
-# buffer of a thousand transactions kept the event loop from all other streams for 60 ms.
+# A piece counts as at least this many bytes, to bound the time of a round. A small piece takes 40 us, so a round takes
+# 10 ms. Without this bound, a flow with a thousand buffered transactions stopped all other streams for 60 ms.
 _PIECE = 4 << 10
-# Every flow is checked within this time, because datamarkers are due by time and a segment without updates of a flow
-# does not wake it. A few flows are checked at a time, because checking a thousand would delay the updates of all.
+# Every flow is checked within this time, because its datamarker may be due although no segment wakes it. Each round
+# checks a few flows, because a check of a thousand flows would delay all updates.
 _SWEEP_S = 0.5
 
 
@@ -34,12 +34,12 @@ class NextStep(Enum):
     """The next step for the piece of log that a flow reaches."""
 
     SEND = auto()  # its updates are sent
-    PASS = auto()  # it has nothing to send
-    SKIP = auto()  # it cannot be decoded, and an operator skips it
-    WAIT = auto()  # the subscriber gives no credit for it
-    ASK = auto()  # log is missing before it: the application decides
-    BEGIN_AGAIN = auto()  # a transaction of which a part was sent was rolled back
-    HOLD = auto()  # it cannot be decoded, or has a value that the application does not take
+    PASS = auto()  # the piece has nothing to send
+    SKIP = auto()  # the piece cannot be decoded, and an operator requested to skip it
+    WAIT = auto()  # the piece needs more credit
+    ASK = auto()  # log is missing before the piece, and the application decides
+    BEGIN_AGAIN = auto()  # a transaction was rolled back after a part of it was sent
+    HOLD = auto()  # the piece cannot be decoded, or has a value that the application refuses
 
 
 def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
@@ -60,7 +60,7 @@ def next_step(piece: Piece, flow: PublisherFlow, window: Window) -> NextStep:
 
 @dataclass(slots=True)
 class _FlowTurn:
-    """One flow's turn in a round. ``quantum``: what the flow may still send in this turn, in bytes."""
+    """One flow's turn in a round. ``quantum``: the bytes that the flow may still send in this turn."""
 
     push: PushFlow
     flow: PublisherFlow
@@ -74,9 +74,9 @@ class Outgoing:
     """See the module.
 
     ``flows``: by number, the flows that are open or being opened; :meth:`open` and :meth:`close` change them.
-    ``answers``: the answers about parking that wait to be written. ``undone``: called with a transaction that was
-    rolled back after a part of it was sent. ``wake``: there is more to send. ``may_send``: whether the publisher owns
-    its log.
+    ``answers``: the number of answers about parking that wait to be written. ``undone``: called with a flow and the
+    transaction that was rolled back after a part of it was sent. ``wake``: called when there is more to send.
+    ``may_send``: returns whether the publisher owns its log.
     """
 
     def __init__(
@@ -102,17 +102,17 @@ class Outgoing:
         self._starved: set[int] = set()  # flows that wait for credit
         self._looked_s = -math.inf  # when flows were last checked
         self._timed: set[int] = set()  # flows that a timer wakes for their next datamarker
-        self._unswept: list[int] = []  # flows that this sweep has yet to check
+        self._unswept: list[int] = []  # flows that this sweep has not checked yet
         self._numbers: dict[PublisherFlow, int] = {}
         self._turn = 0
 
     def open(self, push: PushFlow, flow: PublisherFlow) -> None:
-        """The flow was assigned to the subscriber."""
+        """Add a flow that was assigned to the subscriber."""
         self.flows[push.number] = (push, flow)
         self._numbers[flow] = push.number
 
     def close(self, number: int) -> PublisherFlow:
-        """The subscriber no longer has the flow. Returns that flow."""
+        """Remove and return a flow that the subscriber no longer has."""
         _, flow = self.flows.pop(number)
         self._starved.discard(number)
         if self._numbers.get(flow) == number:
@@ -120,19 +120,19 @@ class Outgoing:
         return flow
 
     def push_of(self, flow: PublisherFlow) -> PushFlow | None:
-        """This connection's object of the flow; ``None`` if it does not have the flow."""
+        """This connection's object for the flow; ``None`` if the connection does not have the flow."""
         number = self._numbers.get(flow)
         return None if number is None else self.flows[number][0]
 
     def wake(self, flow: PublisherFlow) -> None:
-        """The flow may have something to send, or may send it now."""
+        """Check the flow in the next round, because it may have something to send."""
         number = self._numbers.get(flow)
         if number is not None:
             self._due.add(number)
             self._wake()
 
     def progressed(self, push: PushFlow, flow: PublisherFlow) -> None:
-        """The subscriber processed something of the flow. Wakes the flow if it waits for that."""
+        """Note that the subscriber processed something of the flow. Wakes the flow if it waits for credit."""
         caravan_flow = flow.delivery.caravan_flow
         if push.number in self._starved or (caravan_flow is not None and caravan_flow.blocked):
             self.wake(flow)
@@ -143,8 +143,8 @@ class Outgoing:
         self._wake()
 
     def messages(self, now: float) -> Iterator[bytes]:
-        """One round over the flows, until there is enough to write: deficit round robin, beginning with the flows of
-        the lead caravan.
+        """The messages of one round over the flows, by deficit round robin. Flows of the lead caravan come first. The
+        round ends when it has enough bytes.
         """
         out = Messages(self._session.max_frame_bytes)
         for frame in self._control:
@@ -165,8 +165,8 @@ class Outgoing:
         return out.take()
 
     def datamarker(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow, now: float) -> bytes | None:
-        """The datamarker at the flow's place. ``None`` if it was offered already. ``None`` also within a transaction,
-        because the datamarker before it would follow its first updates.
+        """The frame that offers the datamarker at the flow's place; ``None`` if it was offered already. Also ``None``
+        within a transaction, because its first updates were sent after the datamarker.
         """
         if caravan_flow.inside:
             return None
@@ -177,8 +177,8 @@ class Outgoing:
         return frame
 
     def _looked_at(self, now: float) -> list[tuple[PushFlow, PublisherFlow]]:
-        """The flows whose turn it is: those that may have something to send, and a part of all flows in proportion to
-        the time since the last round.
+        """The flows to check in this round: flows that may have something to send, and a part of all flows in
+        proportion to the time since the last round.
         """
         due, self._due = self._due | self._late, set()
         share = math.ceil(len(self.flows) * min(1.0, (now - self._looked_s) / _SWEEP_S))
@@ -202,7 +202,7 @@ class Outgoing:
         return members
 
     def _add_flow(self, push: PushFlow, flow: PublisherFlow, now: float, out: Messages) -> int:
-        """Add what one flow may send now. Returns what it used of the round, in bytes."""
+        """Add the frames that one flow may send now. Returns the bytes that it used of the round."""
         caravan_flow = flow.delivery.caravan_flow
         if caravan_flow is None or push.phase is not FlowPhase.OPEN:
             return 0
@@ -212,7 +212,7 @@ class Outgoing:
         cursor = caravan_flow.cursor
         if self._add_pieces(turn):
             self._end_turn(turn)
-        if caravan_flow.cursor != cursor:  # even if it only skipped updates that the subscriber has
+        if caravan_flow.cursor != cursor:  # even if the flow only skipped updates that the subscriber has
             self._fleet.moved(caravan_flow)
         return _QUANTUM - turn.quantum
 
@@ -244,7 +244,7 @@ class Outgoing:
         flow.holding.has_credit()
         self._starved.discard(push.number)
         if not push.window.in_flight:
-            flow.holding.progressed(turn.now)  # there was nothing to process before
+            flow.holding.progressed(turn.now)  # the subscriber had nothing to process before
         if piece.marker is None and self._session.marker_due(push, turn.now, soon=True):
             self._offer(turn)  # the transaction that begins here may be long
         for schema in self._session.schemas(body.schemas):
@@ -255,7 +255,7 @@ class Outgoing:
         self._traffic.batches += 1
 
     def _stop(self, step: NextStep, turn: _FlowTurn, piece: Piece) -> None:
-        """Something has to happen before the piece can be sent."""
+        """Do the ``step`` that prevents that the piece is sent now."""
         push, flow, caravan_flow = turn.push, turn.flow, turn.caravan_flow
         match step:
             case NextStep.WAIT:
@@ -267,11 +267,12 @@ class Outgoing:
             case NextStep.BEGIN_AGAIN:
                 self._undone(flow, piece.undone)
             case _:  # HOLD
-                self._offer(turn)  # so that what was sent is acknowledged
+                self._offer(turn)  # so that the sent updates are acknowledged
                 hold(self._fleet, flow, caravan_flow, piece)
 
     def _end_turn(self, turn: _FlowTurn) -> None:
-        """No piece stopped the flow: more follows in its next turn, or all that was read is sent."""
+        """End a turn in which no piece stopped the flow. The flow has used its quantum, or has sent all that was
+        read."""
         push, caravan_flow = turn.push, turn.caravan_flow
         if turn.quantum <= 0:
             self._due.add(push.number)
@@ -282,7 +283,7 @@ class Outgoing:
             self._look_again(turn)
 
     def _look_again(self, turn: _FlowTurn) -> None:
-        """The flow's next datamarker may be due before the flow is swept."""
+        """Set a timer if the flow's next datamarker is due before the next sweep reaches the flow."""
         push = turn.push
         left_s = push.marker_at + push.marker_every_s - turn.now
         if push.dirty and 0 < left_s < _SWEEP_S and push.number not in self._timed:
@@ -294,8 +295,8 @@ class Outgoing:
         self.wake(flow)
 
     def _add_ends(self, turn: _FlowTurn, piece: Piece, chunk: ChunkRange) -> None:
-        """Add what follows the rows of a chunk: their range, and the end of a table. Neither follows if a filter of the
-        backfill left out rows, or if rows could not be read.
+        """Add the frames after the rows of a chunk: the range of their keys, and the end of a table. Both are omitted
+        if a filter of the backfill left out rows, or if rows could not be read.
         """
         backfill = turn.caravan_flow.backfill
         assert backfill is not None

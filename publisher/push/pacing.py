@@ -1,13 +1,12 @@
-"""When to write. Pure.
+"""Computes the gather interval between two writes of a stream. Pure.
 
-Sending every update at once costs a write per update and subscriber. The event loop then becomes the queue, and latency
-grows with the number of streams. So the first update after a pause is sent at once, and while more updates arrive each
-stream gets one write per gather interval.
+Sending every update immediately costs a write per update and subscriber. Updates then wait for the event loop, and
+latency grows with the number of streams. So the first update after a pause is sent immediately. While more updates
+arrive, each stream gets one write per gather interval.
 
-A round is one read of the log and the writes that follow it. The cost of a round determines how many rounds fit into a
-second. When rounds take more than a fixed part of the loop's time, the interval grows, so each message carries more and
-the cost per update falls. An interval that leaves the loop most of its time is never longer than the present distance
-of the rounds, so a publisher with little work does not wait.
+A round is one read of the log and the writes that follow it. When rounds take more than a fixed part of the loop's
+time, the interval grows, so that each message has more updates and the cost per update falls. A publisher with little
+work does not wait, because the interval is never longer than the present time between rounds.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Final
 
 __all__ = ["RoundCost", "gather_interval"]
 
-_LEAST_S: Final = 0.002  # with one stream: half of it adds to latency; below it reading costs more than sending
-_PER_STREAM_S: Final = 0.00015  # about what building and writing one small message takes
+_LEAST_S: Final = 0.002  # for one stream; a shorter interval makes reading cost more than sending
+_PER_STREAM_S: Final = 0.00015  # about the time to make and write one small message
 _MOST_S: Final = 0.008
 _MOST_LOADED_S: Final = 0.025
 _SHARE: Final = 0.4  # the part of the loop's time that rounds may take
@@ -26,8 +25,8 @@ _SHARE: Final = 0.4  # the part of the loop's time that rounds may take
 class RoundCost:
     """Processor seconds of the event loop's thread for one round, over the last few measurements. Pure.
 
-    The cost of what subscribers send is not included, because their datamarkers and progress arrive by time, not by
-    rounds. When it was included, acknowledgements of a thousand flows made the interval longer without becoming fewer.
+    The cost of messages from subscribers is not included, because acks and progress arrive by time and not by rounds.
+    When it was included, acks of a thousand flows made the interval longer, and their number did not fall.
     """
 
     def __init__(self) -> None:
@@ -35,8 +34,8 @@ class RoundCost:
         self._before: tuple[float, int] | None = None
 
     def measured(self, spent_s: float, rounds: int) -> None:
-        """Called about ten times a second. ``spent_s``: processor time of the thread so far, without that for what
-        subscribers sent; ``rounds``: their number so far.
+        """Called about ten times a second. ``spent_s``: processor time of the thread so far, without the time for
+        messages from subscribers; ``rounds``: the number of rounds so far.
         """
         if self._before is not None:
             spent_before_s, rounds_before = self._before
@@ -47,8 +46,8 @@ class RoundCost:
 
 
 def gather_interval(streams: int, loop_lag_s: float, round_s: float) -> float:
-    """Seconds between two writes of a busy stream: 0-8 ms, more with more streams and with a late event loop; up to
-    25 ms when the loop could not serve more rounds. ``round_s``: processor time of the loop for one round.
+    """Seconds between two writes of a busy stream: up to 8 ms, growing with the streams and with the loop's lag; up to
+    25 ms when rounds take too much of the loop's time. ``round_s``: processor time of the loop for one round.
     """
     if streams == 0:
         return _MOST_S

@@ -1,6 +1,6 @@
-"""How often a flow may be assigned. Pure.
+"""Limits how often a flow may be assigned. Pure.
 
-An assignment costs an epoch, which is a durable write to the store that all flows share.
+Each assignment raises the flow's epoch, which is a durable write to the store that all flows share.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _FORGOTTEN_S: Final = 60.0
 
 
 class Spacing:
-    """How often one flow may be assigned: a few times at once, and then only from time to time until an update is
+    """The limit of one flow: a few assignments without delay, then one from time to time until an update is
     acknowledged.
 
-    Times are seconds of one monotonic clock. ``until``: the flow is not assigned before it.
+    Times are seconds of the monotonic clock. ``until``: the flow is not assigned before this time.
     """
 
     __slots__ = ("_at", "_given", "until")
@@ -30,12 +30,12 @@ class Spacing:
         self._at = 0.0
 
     def given(self, now: float) -> None:
-        """It was given to a subscriber."""
+        """Count an assignment to a subscriber."""
         self._given = 1 if now - self._at > _FORGOTTEN_S else self._given + 1
         self._at = now
         if self._given > _FREE:
             self.until = now + min(_LONGEST_S, _FIRST_S * 2.0 ** (self._given - _FREE))
 
     def acknowledged(self) -> None:
-        """Something of it was acknowledged."""
+        """Reset the limit, because an update was acknowledged."""
         self._given, self.until = 0, 0.0

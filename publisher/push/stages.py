@@ -16,7 +16,7 @@ __all__ = ["TRANSITIONS", "Event", "ImpossibleError", "PublisherFlowState", "Sta
 
 
 class Stage(Enum):
-    """Where a flow is between its publisher and its subscriber."""
+    """The stages of a flow. "It" is the flow in these descriptions."""
 
     UNASSIGNED = "unassigned"
     """No subscriber has it."""
@@ -30,19 +30,20 @@ class Stage(Enum):
     OPEN = "open"
     """The log's updates are delivered."""
     HELD = "held"
-    """It is accepted, and its log cannot be read any further, or does not lead to what its application has."""
+    """It is accepted, and its log cannot be sent any further, or its application's datamarker is from another
+    history."""
     DECIDING = "deciding"
-    """Log is missing, and its application was asked whether to continue."""
+    """Log is missing, and the application was asked whether the flow continues."""
     DECLINED = "declined"
-    """Log is missing, and its application does not continue."""
+    """Log is missing, and the application decided to halt."""
     WITHDRAWN = "withdrawn"
-    """Its subscriber was asked to release it before it accepted it."""
+    """Its subscriber was asked to release it, and had not accepted it before."""
     RELEASING = "releasing"
     """Its subscriber was asked to release it."""
 
 
 class Event(Enum):
-    """What happens to a flow."""
+    """The events of a flow. "It" is the flow in these descriptions."""
 
     ASSIGN = "assign"
     """It is given to a subscriber, in a new epoch."""
@@ -51,16 +52,16 @@ class Event(Enum):
     BEGIN = "begin"
     """The log's updates are delivered from now on."""
     HOLD = "hold"
-    """The log cannot be read any further, has a value that the application refuses, or does not lead to what the
-    application has."""
+    """The log cannot be read any further, has a value that the application refuses, or has another history than the
+    application's datamarker."""
     ASK = "ask"
     """The application is asked about missing log."""
     DECLINE = "decline"
     """The application halts at the missing log."""
     ACCEPT = "accept"
-    """The application, or an operator, continues after the missing log."""
+    """The application or an operator decided to continue after the missing log."""
     GO_BACK = "back"
-    """It was decided to continue at a place before the datamarker, which has to be set back first."""
+    """The flow has to continue before its datamarker, which has to be set back first."""
     RECALL = "recall"
     """The subscriber is asked to release it."""
     RELEASE = "release"
@@ -104,7 +105,7 @@ TRANSITIONS: Final[Mapping[Event, Mapping[Stage, Stage]]] = {
 
 
 class ImpossibleError(RuntimeError):
-    """An event that cannot happen in the flow's stage: a fault of this program."""
+    """An event that cannot happen in the flow's stage, which is a bug of this program."""
 
 
 def after(stage: Stage, event: Event) -> Stage:
@@ -119,7 +120,7 @@ def after(stage: Stage, event: Event) -> Stage:
 
 
 class PublisherFlowState(Enum):
-    """What an operator sees of a flow."""
+    """The states of a flow that operators see."""
 
     UNASSIGNED = "unassigned"
     PAUSED = "paused"
@@ -135,8 +136,9 @@ class PublisherFlowState(Enum):
 def shown(
     stage: Stage, *, at_lead: bool, paused: bool = False, replay: ReplayState | None = None, blocked: bool = False
 ) -> PublisherFlowState:
-    """What an operator sees. ``at_lead``: it travels with the lead caravan; ``replay``: the state of the mass replay
-    that has it; ``blocked``: its record is lost, or another publisher has it at its subscriber."""
+    """The state that operators see. ``at_lead``: whether the flow travels with the lead caravan; ``replay``: the state
+    of the mass replay that has it; ``blocked``: whether its record is lost, or another publisher has it at its
+    subscriber."""
     match stage:
         case Stage.OPEN:
             return PublisherFlowState.LIVE if at_lead else PublisherFlowState.CATCHING_UP

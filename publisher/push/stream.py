@@ -1,8 +1,8 @@
-"""The stream to one subscriber: its flows, over one connection after the other.
+"""The stream to one subscriber: it delivers the subscriber's flows, over successive connections.
 
 The connection (:mod:`wormhole.push.connection`) carries frames, and :mod:`publisher.push.outgoing` chooses the next
-ones. The assigner decides which subscriber receives what. If the process dies anywhere here, the stored datamarkers say
-where everything continues.
+frames. The assigner decides which subscriber receives which flow. After a crash, delivery continues at the stored
+datamarkers.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ __all__ = ["Dialer", "StreamEvents", "SubscriberStream"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_ANSWERS = 4096  # to parked updates that wait to be written
+_MOST_ANSWERS = 4096  # the most unwritten answers to parked updates
 _LONGEST_CAUSE = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """What all streams share. ``trust`` ``None``: without TLS. ``room``: the memory for updates that subscribers send
-    for parking; ``reading``: the allowance of work for what they send; ``letters``: the threads in which updates for
-    parking are decoded; ``attached``: the subscribers that dial this publisher.
+    """The objects that all streams share. ``trust``: ``None`` without TLS. ``room``: the memory for updates that
+    subscribers send for parking; ``letters``: the threads that decode these updates; ``reading``: the allowance of work
+    for messages from subscribers; ``attached``: the subscribers that dial this publisher.
     """
 
     hello: push_pb2.Hello
@@ -88,48 +88,48 @@ class Dialer:
 
 
 class StreamEvents(Protocol):
-    """What a stream reports to its owner; called on the event loop, must not block."""
+    """The events that a stream reports to its owner. The methods are called on the event loop and must not block."""
 
     def ready(self, stream: SubscriberStream) -> None:
         """The subscriber answered, so flows may be assigned to it."""
 
     def opened(self, stream: SubscriberStream, flow: PublisherFlow, have: Datamarker | None, move: int) -> None:
-        """The subscriber accepted the flow; its application has everything up to ``have``, which it stored after the
-        flow's move of number ``move`` (0: unknown)."""
+        """The subscriber accepted the flow. ``have``: the datamarker up to which its application has everything.
+        ``move``: the number of the flow's last move when the application stored ``have``; 0: unknown."""
 
     def parking(self, stream: SubscriberStream, flow: PublisherFlow, epoch: int, wanted: LetterArrived) -> None:
-        """The subscriber sends an update for parking, in that epoch; :meth:`SubscriberStream.parked` answers."""
+        """The subscriber sends an update for parking in ``epoch``. :meth:`SubscriberStream.parked` answers."""
 
     def acked(self, flow: PublisherFlow, epoch: int, marker: Datamarker) -> None:
-        """Everything up to ``marker`` was acknowledged, in that epoch."""
+        """Everything up to ``marker`` was acknowledged in ``epoch``."""
 
     def released(self, stream: SubscriberStream, flow: PublisherFlow) -> None:
         """The subscriber released the flow."""
 
     def undone(self, stream: SubscriberStream, flow: PublisherFlow, transaction: str) -> None:
-        """The transaction with that id was rolled back after the flow sent a part of it: the flow has to be assigned
-        anew."""
+        """The transaction with the id ``transaction`` was rolled back after a part of it was sent. The flow has to be
+        assigned anew."""
 
     def failed(self, stream: SubscriberStream, flow: PublisherFlow, event: FlowFailed) -> None:
         """The subscriber cannot continue the flow."""
 
     def decided(self, flow: PublisherFlow, proceed: bool) -> None:
-        """The application's answer to missing log."""
+        """The application answered whether the flow continues after missing log."""
 
     def verified(self, flow: PublisherFlow, epoch: int, event: Verified) -> None:
-        """A comparison of rows in that epoch has findings."""
+        """A comparison of rows in ``epoch`` has findings."""
 
     def ended(self, stream: SubscriberStream, lost: list[PublisherFlow], cause: str) -> None:
-        """The stream was lost, and every flow with it."""
+        """The stream broke. ``lost``: the flows that it had."""
 
 
 class SubscriberStream:
     """See the module. Implements :class:`~wormhole.push.connection.Owner`.
 
-    For operators: ``place`` is its address, ``problem`` why it is not connected. ``left``: the subscriber reported that
-    it leaves, and has not come back. ``leaving``: it released a flow without being asked, so it is shutting down.
-    ``vacant``: no process listens at its address, so no handler of it can run. ``life`` stays the same object for as
-    long as the subscriber's process is the same, as far as that can be known.
+    For operators: ``place`` is the subscriber's address, ``problem`` why it is not connected. ``left``: whether the
+    subscriber sent Goodbye and has not returned. ``leaving``: whether it released a flow without being asked, so that
+    it is shutting down. ``vacant``: whether no process listens at its address, so that no handler can run. ``life``: an
+    object that is replaced when the subscriber's process may be another one.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class SubscriberStream:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the state with which the next connection begins."""
+        """Make the state for the next connection."""
         hello = push_pb2.Hello()
         hello.CopyFrom(self._dialer.hello)
         hello.application, hello.subscriber = self.info.application, self.info.id
@@ -186,45 +186,45 @@ class SubscriberStream:
 
     @property
     def takes_ranges(self) -> bool:
-        """Whether its application removes rows of a range of keys that it holds and was not sent."""
+        """Whether the application removes rows that it holds and that a sent range of keys does not contain."""
         return self._session.takes_ranges
 
     @property
     def verifies(self) -> bool:
-        """Whether its application can compare rows with its own."""
+        """Whether the application can compare sent rows with its own rows."""
         return self._session.verifies
 
     @property
     def identity(self) -> str:
-        """The identity of the peer that receives and parks; see :class:`~wormhole.push.connection.Connection`."""
+        """The proven identity of the subscriber; see :class:`~wormhole.push.connection.Connection`."""
         return self._connection.identity
 
     def begins(self, flow: PublisherFlow) -> tuple[int, VerifyMode]:
-        """The generation with which the flow was assigned, and how its rows are treated."""
+        """The backfill generation with which the flow was assigned, and whether its rows are verified."""
         push = self._push_flow(flow)
         return (0, VerifyMode.NONE) if push is None else (push.generation, push.verifying.mode)
 
     def takes_rows(self, flow: PublisherFlow) -> bool:
-        """Whether the flow has credit for existing rows beside the changes."""
+        """Whether the flow has credit for existing rows in addition to updates."""
         push = self._push_flow(flow)
         return push is not None and push.phase is FlowPhase.OPEN and push.window.half_free
 
     @property
     def max_frame_bytes(self) -> int:
-        """The largest message that both sides take."""
+        """The largest message that both sides accept, in bytes."""
         return self._session.max_frame_bytes
 
     def wake(self) -> None:
-        """There may be something to write."""
+        """Check soon whether there is something to write."""
         self._connection.wake()
 
     def wake_for(self, flow: PublisherFlow) -> None:
-        """The flow may have something to write."""
+        """Check soon whether the flow has something to write."""
         self._outgoing.wake(flow)
 
     def assign(self, flow: PublisherFlow, *, yields: bool) -> None:
-        """Assign the flow, whose epoch was just raised, to the subscriber. ``yields``: the assignment yields to another
-        publisher that is connected there.
+        """Assign the flow, whose epoch was just raised, to the subscriber. ``yields``: whether the assignment yields to
+        another publisher that is connected to the subscriber.
         """
         backfill = flow.control.backfill
         push, frame = self._session.assign(
@@ -261,10 +261,10 @@ class SubscriberStream:
         self._outgoing.add(self._session.revoke(push, cause))
 
     def _offer_last(self, push: PushFlow, flow: PublisherFlow, caravan_flow: CaravanFlow) -> None:
-        """Offer a datamarker right before the revocation. A subscriber without unfinished work acknowledges it, so that
-        nothing is repeated.
+        """Offer a datamarker immediately before the revocation. A subscriber without unfinished work acknowledges it,
+        so that no update is repeated.
         """
-        # When the publisher stops, the caravans have ended before the streams: the flows wait then.
+        # When the publisher stops, caravans end before streams. Their flows are then in the state WAITING.
         if push.phase is FlowPhase.OPEN and caravan_flow.state in (
             CaravanFlowState.TRAVELLING,
             CaravanFlowState.WAITING,
@@ -274,8 +274,7 @@ class SubscriberStream:
                 self._outgoing.add(frame)
 
     def begin(self, flow: PublisherFlow, backfill: FlowBackfill | None) -> None:
-        """Deliver the log's updates of the flow, which the subscriber accepted, and the rows of ``backfill`` beside
-        them."""
+        """Begin to deliver the flow's updates, and the rows of ``backfill``, once the subscriber accepted the flow."""
         caravan_flow = CaravanFlow(
             flow.application,
             flow.shard,
@@ -296,7 +295,7 @@ class SubscriberStream:
         return self._session.lacking(flow.control.skip, flow.parked_rows.items())
 
     def parked(self, flow: PublisherFlow, epoch: int, update_id: str, refused: str) -> None:
-        """Answer ``events.parking``. Without effect if the epoch is over."""
+        """Answer ``events.parking``. ``refused``: why the update is not parked, or empty. No effect after the epoch."""
         push = self._push_flow(flow)
         if push is None or push.epoch != epoch:
             return
@@ -309,7 +308,7 @@ class SubscriberStream:
     def send_letter(self, flow: PublisherFlow, parcel: Parcel) -> asyncio.Future[bool] | None:
         """Send a parked update again, before any update of the log.
 
-        Returns its answer, as :meth:`FlowParking.expect_answer` does; ``None``: the flow is not open here.
+        Returns the future of :meth:`FlowParking.expect_answer`; ``None`` if the flow is not open on this stream.
         """
         push = self._push_flow(flow)
         if push is None or push.phase is not FlowPhase.OPEN:
@@ -322,17 +321,17 @@ class SubscriberStream:
         return flow.parking.expect_answer()
 
     def charge(self, seconds: float) -> None:
-        """Charge processor time that parts after the stream used for what the subscriber sent."""
+        """Charge the subscriber for processor time that other parts used for its messages."""
         self._connection.charge(seconds)
 
     def tell_loss(self, flow: PublisherFlow, gap: LogGap, resume: Datamarker) -> None:
-        """Ask the application what to do about missing log; ``events.decided`` follows."""
+        """Ask the application whether the flow continues after missing log; ``events.decided`` follows."""
         push = self._push_flow(flow)
         if push is not None and push.phase is FlowPhase.OPEN:
             self._outgoing.add(self._session.data_loss(push, gap, resume))
 
     def credit(self, flow: PublisherFlow) -> tuple[int, int]:
-        """Credit and bytes in flight of the flow."""
+        """The credit and the bytes in flight of the flow."""
         push = self._push_flow(flow)
         return (0, 0) if push is None else (push.window.credit, push.window.in_flight)
 
@@ -342,13 +341,13 @@ class SubscriberStream:
     def hang_up(self, cause: str) -> None:
         """End the connection without waiting for the subscriber.
 
-        All its flows are lost at once. Then it is dialled again.
+        The stream loses its flows immediately. Then the subscriber is dialled again.
         """
         self._connection.close(StreamBroken(cause))
 
     def refuse(self, error: ProtocolError, why: Refusal = Refusal.PROTOCOL) -> None:
-        """End the connection because of a fault of the subscriber. It receives the reason, and is dialled again after a
-        wait.
+        """End the connection because of a fault of the subscriber. The subscriber receives the reason, and is dialled
+        again after a wait.
         """
         self._connection.refuse(error, why)
 
@@ -368,7 +367,7 @@ class SubscriberStream:
         )
 
     def samples(self) -> Iterator[tuple[Metric, float, str, str] | tuple[Metric, float, str, str, str]]:
-        """Its metrics, each with the values of its labels."""
+        """The subscriber's metrics, each with its label values."""
         who, traffic = (self.info.application, self.info.id), self.traffic
         yield c.PUSH_CONNECTED, self.connected, *who
         yield c.PUSH_CONNECTIONS, traffic.connections, *who
@@ -386,8 +385,8 @@ class SubscriberStream:
     async def run(self) -> None:
         """Dial, serve and dial again until cancelled.
 
-        A subscriber that leaves is dialled again later too, because nothing reports the return of subscribers that a
-        file lists.
+        A subscriber that left is dialled again later, because the return of a subscriber that a file lists is not
+        reported.
         """
         redial = Redial()
         self._dialer.reading.streams += 1
@@ -411,20 +410,20 @@ class SubscriberStream:
             self._lose(self.problem or Problem("the stream was closed", code="stream-broken"))
 
     async def _connect(self, connection: Connection) -> Problem:
-        """One connection from dialling to its end; returns why it ended."""
+        """Serve one connection from dialling to its end. Returns why it ended."""
         try:
             await connection.run(await self._line())
         except WormholeError as error:
             self.vacant = is_refused(error)
             return error.problem
         except Exception as error:  # noqa: BLE001 - see below
-            # A fault of this program, not of the subscriber: it must end this connection only, and be logged.
+            # A bug of this program is logged and ends only this connection.
             _log.exception("stream to %s at %s broke inside the publisher", self.info.id, self.place)
             return Problem(f"internal error: {error!r}", code="internal-error")
         return self.problem
 
     async def _line(self) -> Line:
-        """The line of the next connection. One that the subscriber dials is waited for."""
+        """The line of the next connection: a new one, or the next one that the subscriber dials."""
         info, dialer = self.info, self._dialer
         if not info.address:
             line = await dialer.attached.line(info)
@@ -433,7 +432,7 @@ class SubscriberStream:
         return DialledLine(Peer(info.address, dialer.trust, info.user), info.id)
 
     def _lose(self, problem: Problem) -> None:
-        """The connection is over on this side: none of its flows is served any more."""
+        """End the connection on this side. The stream loses all its flows."""
         if self.connected:
             self.since = self._clock.monotonic()
         self.connected = False
@@ -453,7 +452,7 @@ class SubscriberStream:
         return self._outgoing.messages(now)
 
     def closed(self, error: StreamBroken | None) -> None:
-        """This side ended the connection: none of its flows is served any more, even before the subscriber notices."""
+        """Drop all flows, because this side ended the connection. The subscriber may notice later."""
         assert error is not None
         if self._connection.refused:
             error.at(flow=f"{self.info.application}/*")
@@ -467,7 +466,7 @@ class SubscriberStream:
                 self.connected = True
                 self.left = self.leaving = self.vacant = False
                 if not self.info.started:
-                    self.life = object()  # its start time is unknown: each connection may be to a new process
+                    self.life = object()  # the start time is unknown: each connection may be to a new process
                 self.problem = NO_PROBLEM
                 self._events.ready(self)
             case Opened(push, have, life, processed, epochs, move):

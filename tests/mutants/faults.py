@@ -73,8 +73,8 @@ FAULTS: list[Fault] = [
     Fault(
         name="publisher-ends-when-the-log-has-no-end",
         file="publisher/flows/tailed_log.py",
-        old="            except WormholeError as error:\n                # Also what does not pass",
-        new="            except CoordinationLost as error:\n                # Also what does not pass",
+        old="            except WormholeError as error:\n                # Permanent errors are",
+        new="            except CoordinationLost as error:\n                # Permanent errors are",
         tests=("tests/integration/publisher/operate/test_readiness.py",),
         promise="a publisher runs and answers whatever is wrong with its log",
     ),

@@ -70,7 +70,7 @@ PUSH_FAULTS: list[Fault] = [
     Fault(
         name="assigned-before-it-is-recorded",
         file="publisher/flows/assigner.py",
-        old="                await self._openings.note(flows)  # subscribers refuse what is not recorded\n",
+        old="                await self._openings.note(flows)  # subscribers refuse epochs that are not recorded\n",
         new="                pass\n",
         tests=(
             "tests/unit/publisher/flows/test_assigner.py",

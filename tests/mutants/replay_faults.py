@@ -191,8 +191,8 @@ REPLAY_FAULTS: list[Fault] = [
     Fault(
         name="replay-to-two-subscribers",
         file="publisher/flows/replays.py",
-        old="                self._assigner.lend(flow, now.subscriber)  # the",
-        new="                pass  # the",
+        old="                self._assigner.lend(flow, now.subscriber)  # a handler",
+        new="                pass  # a handler",
         tests=(
             "tests/integration/publisher/flows/test_replay_leases.py::test_the_next_task_gets_the_subscriber_at_which_the_former_one_may_still_run",
         ),
