@@ -1,1 +1,1 @@
-"""PostgreSQL: logical decoding over the replication protocol, with its own output plugin, pgoutput."""
+"""PostgreSQL as a datastore: reads its log by logical decoding, with the server's output plugin pgoutput."""

@@ -89,7 +89,7 @@ class PostgresDatastore(Datastore):
         return f"{url}{'&' if '?' in url else '?'}{added}" if added else url
 
     def reserved(self, url: str, log: str) -> str:
-        """The slots. All databases of a server share their names."""
+        """The slots. Their names are shared by all databases of a server."""
         from datastores.postgres.server.address import slot_name
 
         given = ServerUrl.parse(url)
@@ -111,7 +111,7 @@ class PostgresDatastore(Datastore):
         server_objects.run(_address(url, login), statements)
 
     def name_in(self, url: str) -> str:
-        """The database's name, because a log is one of a database."""
+        """The database's name, because a log belongs to one database."""
         return ServerUrl.parse(url).database
 
     def open_tables(self, url: str, options: SourceOptions) -> TableSource:
@@ -123,12 +123,12 @@ class PostgresDatastore(Datastore):
         return bool(PLACE.fullmatch(text))
 
     def native_place(self, place: LogPosition, base: str) -> str:
-        """The LSN, in the form of PostgreSQL's tools: ``0/16B3748``."""
+        """The LSN as PostgreSQL's tools show it: ``0/16B3748``."""
         return format_lsn(place.offset) if base else ""
 
     def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
-        """See the port. The source is a server's system identifier and a timeline. The number is the LSN of the commit,
-        which lies before its transaction's end."""
+        """See the port. ``source`` is a server's system identifier and a timeline. ``number`` is the commit's LSN,
+        which precedes the transaction's end."""
         try:
             timeline, lsn = parse_delivered(marker.delivered)
         except PositionError:
@@ -137,7 +137,7 @@ class PostgresDatastore(Datastore):
         return of.isdecimal() and (int(of), number) < (timeline, lsn)
 
     def configured_url(self, url: str, login: Login) -> str:
-        """The URL with everything that is needed to reach the database, except the password."""
+        """The URL with everything needed to reach the database, except the password."""
         address = _address(url, login)
         host = f"[{address.host}]" if ":" in address.host else address.host
         given = ServerUrl.parse(url)
@@ -153,13 +153,13 @@ class PostgresDatastore(Datastore):
         }
         query = "&".join(f"{name}={quote(value, safe='/')}" for name, value in options.items() if value)
         where = f"{host}:{address.port}"
-        if address.socket:  # the socket's name ends with the port
+        if address.socket:  # the name of the socket ends with the port
             where = f":{address.port}" if given.port else ""
         path = quote(address.database, safe="")
         return f"{address.kind}://{quote(address.user, safe='')}@{where}/{path}{f'?{query}' if query else ''}"
 
     def url_comments(self, url: str) -> Sequence[str]:
-        """How to make the connection private; empty: it is already, or need not be."""
+        """How to make the connection private; empty: it is private, or need not be."""
         parts = urlsplit(url)
         if "sslmode=verify" in parts.query or not parts.hostname or is_loopback(f"{parts.hostname}:1"):
             return ()
@@ -176,7 +176,7 @@ class PostgresDatastore(Datastore):
 def _address(url: str, login: Login) -> Address:
     from datastores.postgres.server import address
 
-    # A command that knows no log uses the name that `init` would give it.
+    # A command without a log uses the log's name that `init` would choose.
     log = ServerUrl.parse(url).database
     return address.parse(url, log, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt)
 

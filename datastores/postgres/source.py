@@ -1,4 +1,4 @@
-"""PostgreSQL as a log source: one database of a server, read by logical decoding."""
+"""PostgreSQL as a log source, for one database of a server, read by logical decoding."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 1.0
 _SILENT_S: Final = 15.0
-"""A server that has not answered for so long is reported, also while a thread still waits for an answer."""
-_ADVANCE_S: Final = 5.0  # between two moves of the slots
+"""A server that has not answered for this long is reported, even while a thread still waits for an answer."""
+_ADVANCE_S: Final = 5.0  # seconds between two moves of the slots
 _ANSWER_S: Final = 10.0
-_PAUSED_S: Final = 3.0  # a reader that has not read for so long keeps a server from shutting down
+_PAUSED_S: Final = 3.0  # a reader that has paused for so long, in seconds, delays the server's shutdown
 
 
 class PostgresSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
 
-    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The server keeps the log because of the
-    slots of :mod:`datastores.postgres.log.slots`. The state folder, or the state that hosts share, holds the history of
-    each incarnation and how far the log was read.
+    Places are (incarnation, 0, LSN); logical positions are ``timeline:LSN``. The slots of
+    :mod:`datastores.postgres.log.slots` make the server keep the log. The state folder, or the hosts' shared state,
+    holds the history of each incarnation and how far the log was read.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -77,19 +77,19 @@ class PostgresSource:
         self._options = options
         self._log = options.log
         self._state_dir = options.state_dir / "postgres"
-        self._looking = threading.Lock()  # two looks at a time would begin two histories after one that ended
-        self._lock = threading.Lock()  # guards what a status is made from
+        self._looking = threading.Lock()  # two concurrent checks would begin two histories after one that ended
+        self._lock = threading.Lock()  # guards the values that `status` uses
         self._control = Control(lambda: connect(self._address), lambda: understood(self._address), self._let_it_end)
         self._mover: SlotMover | None = None
-        self._keeper: Connection | None = None  # keeps a temporary slot, if the operator made none
-        self._shown: Connection | None = None  # the connection over which the log was proven to be the one read before
+        self._keeper: Connection | None = None  # holds a temporary slot, if the operator created none
+        self._shown: Connection | None = None  # the connection on which the log was last proven
         self._seen: Log | None = None
         self._moves_again_s = 0.0
-        self._watching = threading.Lock()  # one look at the tables at a time
-        self._tables: Connection | None = None  # the session of the looks at the tables
+        self._watching = threading.Lock()  # one check of the tables at a time
+        self._tables: Connection | None = None  # the session for checks of the tables
         self._looks_again_s = 0.0
         self._looks = Attempts(_log, "changes of rows that the log does not have are not noticed: %s")
-        self._unwatched = False  # the catalogue changed, and the published tables were not compared since
+        self._unwatched = False  # the catalogue changed after the last comparison of published tables
         self._polling = Polling(options, _log, "the server cannot be asked for its state: %s")
         self._answered_s = 0.0  # when the server last answered
         self._furthest: Datamarker | None = None
@@ -102,7 +102,7 @@ class PostgresSource:
     def start(self) -> None:
         """See the port. Refuses a server whose log has no rows, and one without the publication or the slots."""
         login = self._options.login
-        # A command has only a made-up name for the log. So the name that `init` would give the log is used.
+        # A command without a log uses the log's name that `init` would choose.
         log_name = ServerUrl.parse(self._url).database if self._options.transient else self._log
         self._address = parse(
             self._url, log_name, password_file=login.password_file, pgpass=login.user_files, prompt=login.prompt
@@ -158,14 +158,14 @@ class PostgresSource:
         self._polling.begin(f"postgres-{{}}-{self._log}", works)
 
     def stop(self) -> None:
-        """See the port. Readers that are still open are closed."""
+        """See the port. Open readers are closed."""
         self._polling.end(interrupt=self._cancel_move, close=self._close_readers)
         self._disconnect()
         with self._lock:
             self._furthest = self._seen = self._released = None
 
     def earliest(self) -> Datamarker:
-        """See the port: the beginning of the slot that keeps the log."""
+        """See the port. The place is the beginning of the slot that keeps the log."""
         return self._places.earliest()
 
     def latest(self) -> Datamarker:
@@ -173,13 +173,11 @@ class PostgresSource:
         return self._places.latest()
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also an LSN as the server writes it (``0/16B3748``), and one with its timeline
-        (``2:0/16B3748``).
-        """
+        """See the port. The text may also be an LSN (``0/16B3748``), or an LSN with its timeline (``2:0/16B3748``)."""
         return self._places.locate(text)
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port. Has the server decode its log from the earliest place on."""
+        """See the port. The server decodes its log from the earliest place on."""
         return self._places.locate_time(at_us)
 
     def open(self, marker: Datamarker) -> WalReader:
@@ -191,27 +189,27 @@ class PostgresSource:
             reader = self._opening.open(log, marker, self._note, self._closed)
         except Diverged:
             with self._lock:
-                self._shown = None  # so the next look proves the log again
+                self._shown = None  # so that the next check proves the log again
             raise
         except AnotherServer:
             self._control.close()  # the address now leads to another server
             raise
         self._readers.add(reader)
-        with suppress(WormholeError):  # it is tried again
+        with suppress(WormholeError):  # the next check retries this
             self._control.ask(self._delivered.refresh)
         return reader
 
     def shards(self) -> frozenset[str]:
-        """See the port: the shards at the start. A later table's shard appears with its first segment."""
+        """See the port. The shards are those at the start. A later table's shard appears with its first segment."""
         return self._shards
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port. Within seconds the slot is advanced, and the server removes its log before ``oldest``."""
+        """See the port. Within seconds the slot advances, and the server removes its log before ``oldest``."""
         with self._lock:
             self._released = oldest
 
     def status(self) -> SourceStatus:
-        """See the port: the status of about a second ago."""
+        """See the port. The status is about a second old."""
         with self._lock:
             seen, furthest, problem = self._seen, self._furthest, self._polling.problem
         if not problem and time.monotonic() - self._answered_s > _SILENT_S:
@@ -255,7 +253,7 @@ class PostgresSource:
             stream.give_up(_closed(), paused_s=0.0)
 
     def _look(self) -> Log:
-        """The log as it is now. Over a new connection it is first proven to be the log that was read."""
+        """The present log. On a new connection it is first proven to be the log that was read."""
         with self._looking:
             try:
                 return self._looked()
@@ -297,8 +295,8 @@ class PostgresSource:
             )
 
     def _published_from(self, lsn: int) -> int:
-        """The end of the log after this LSN that may have been written without the publication. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` while there is no publication.
+        """The end of the log after ``lsn`` that may have been written without the publication. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` while the publication does not exist.
         """
         log, end = self._places.end()
         check_settings(log.state, self._address)
@@ -337,13 +335,13 @@ class PostgresSource:
     def _let_it_end(self, error: SourceUnavailable) -> None:
         """Close the streams of pausing readers.
 
-        A server that ended a session and accepts no other is shutting down, and waits for the readers.
+        A server that ends a session and accepts no other shuts down, and waits for the readers.
         """
         for stream in tuple(self._streams):
             stream.give_up(error, paused_s=_PAUSED_S)
 
     def _keep_for_now(self) -> Log:
-        """Have the server keep its log while this session lasts."""
+        """Make the server keep its log while this session lasts."""
         self._keeper = connect(self._address, walsender=True)
         name = f"{self._address.slot}_{os.getpid()}_{secrets.token_hex(4)}"[-63:]
         slots.create_temporary(self._keeper, name)
@@ -374,7 +372,7 @@ class PostgresSource:
         self._answered_s = time.monotonic()
 
     def _look_at_tables(self) -> None:
-        """Notice rows that changed without a trace in the log, and changes of the publication's tables."""
+        """Check for row changes that the log does not show, and for changes of the published tables."""
         began = time.monotonic()
         if began < self._looks_again_s or self._options.transient or not self._options.may_act():
             return
@@ -398,7 +396,7 @@ class PostgresSource:
             self._unwatched = False
 
     def _catalogue(self, state: ServerState) -> Connection:
-        """The session for looks at the tables. It is a separate one, because with thousands of tables an answer takes
+        """The session for checks of the tables. It is separate, because with thousands of tables an answer takes
         seconds, and other threads query the server meanwhile.
         """
         if self._tables is None or not self._tables.is_open:
@@ -411,11 +409,11 @@ class PostgresSource:
         return self._tables
 
     def _owns_alone(self) -> bool:
-        """Whether no other publisher may do anything for the log now."""
+        """Whether no other publisher can act on the log now."""
         return self._options.state is not None and self._options.may_act()
 
     def _move_slots(self) -> None:
-        """Advance the slots: the held one to the oldest datamarker, the lead one to the furthest reader."""
+        """Advance the slots: held to the oldest datamarker, lead to the furthest reader."""
         began = time.monotonic()
         if began < self._moves_again_s or not self._options.may_act():
             return
@@ -455,7 +453,7 @@ class PostgresSource:
         return found
 
     def _known_shards(self, control: Connection) -> frozenset[str]:
-        """The shards of the tables that exist now."""
+        """The shards of the present tables."""
         sharding = self._options.sharding
         if sharding.by == "log":
             return frozenset({self._log})
@@ -468,7 +466,7 @@ class PostgresSource:
         return frozenset(shard_name(self._log, sharding, schema or "", table or "") for schema, table in tables)
 
     def _note(self, marker: Datamarker) -> None:
-        """Note that a reader is about to return the log up to ``marker``."""
+        """Record that a reader is about to return the log up to ``marker``."""
         self._high_water.rise(marker)
         with self._lock:
             if self._furthest is None or marker.order > self._furthest.order:

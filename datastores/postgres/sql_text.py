@@ -1,6 +1,7 @@
-"""Quotes names and texts for PostgreSQL's SQL, in statements that are run and in statements that are suggested.
+"""Quotes names and texts for PostgreSQL's SQL, both for statements that are run and for suggested statements.
 
-A name may hold any character. The user who names a table or a role may be another than the one who runs a suggestion.
+A name may hold any character. The user who names a table or role may be another person than the one who runs a
+suggestion.
 """
 
 from __future__ import annotations

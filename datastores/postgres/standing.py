@@ -1,4 +1,4 @@
-"""Whether a log can be served from a server now: its settings, its slots, and whether it has the delivered log."""
+"""Checks whether a server can serve a log now: its settings, its slots, and whether it has the delivered log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _GETS_SLOTS: Final = (
 
 
 def standing(address: Address, delivered: Collection[str]) -> Standing:
-    """See :meth:`wormhole.ports.datastore.Datastore.standing`. The server is named by the cluster's identifier. Its
-    standbys have the same one, because a promoted standby becomes the log's server.
+    """See :meth:`wormhole.ports.datastore.Datastore.standing`. The cluster's identifier identifies the server. Its
+    standbys share the identifier, because a promoted standby becomes the log's server.
     """
     connection = connect(address)
     try:
@@ -56,8 +56,8 @@ def standing(address: Address, delivered: Collection[str]) -> Standing:
 
 
 def check_settings(state: ServerState, address: Address) -> None:
-    """Raises :class:`~wormhole.model.errors.UnsupportedLog`, or
-    :class:`~wormhole.model.errors.SourceUnavailable`, with the SQL that repairs it.
+    """Check the server's settings and the publication. Raises :class:`~wormhole.model.errors.UnsupportedLog`, or
+    :class:`~wormhole.model.errors.SourceUnavailable`, with the SQL that repairs the fault.
     """
     if state.wal_level != "logical":
         raise UnsupportedLog(
@@ -74,7 +74,7 @@ def check_settings(state: ServerState, address: Address) -> None:
 
 
 def check_slots(state: ServerState, address: Address) -> None:
-    """Check that both slots exist and that one of them can be read. Raises as
+    """Check that both slots exist and that one of them is readable. Raises as
     :func:`datastores.postgres.log.slots.check`.
     """
     both = {slots.held_slot(address.slot), slots.lead_slot(address.slot)} <= state.slots.keys()
@@ -82,15 +82,14 @@ def check_slots(state: ServerState, address: Address) -> None:
 
 
 def _standby_lacks(connection: Connection, address: Address) -> Problem:
-    """What a standby would lack if it were promoted now, and what can be provided before. Versions before 17 give a
-    standby no slots."""
+    """What a standby would lack if it were promoted now, with the remedy. Before version 17 a standby gets no slots."""
     if connection.version < FAILOVER_SINCE:
         return NO_PROBLEM
     return _without_publication(connection, address) or _without_slots(connection, address)
 
 
 def _promoted_later(version: int) -> Problem:
-    """Why a standby cannot serve now. ``version``: the server's version number."""
+    """The problem that a standby cannot serve before its promotion. ``version``: the server's."""
     text, promote = (
         "it is a standby; it can serve once it is promoted",
         "when its primary is gone: SELECT pg_promote();",
@@ -125,7 +124,7 @@ def _how_to_publish(address: Address, version: int) -> str:
 
 
 def _without_slots(connection: Connection, address: Address) -> Problem:
-    """Why the standby would lack a slot if it were promoted now."""
+    """The problem if the standby would lack a slot after a promotion now."""
     ((gets, feedback, own),) = connection.query(_GETS_SLOTS)
     settings = {"sync_replication_slots": gets, "hot_standby_feedback": feedback}
     off = [name for name, value in settings.items() if value != "on"]

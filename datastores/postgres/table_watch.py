@@ -1,5 +1,5 @@
-"""Notices changes of the tables while a publisher runs: new tables that could be published, and published tables whose
-changes the server has begun to refuse.
+"""Notices changes of the tables while a publisher runs: new tables that are not published, and published tables whose
+changes the server now refuses.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class TableWatch:
         self.problem = NO_PROBLEM
 
     def observe(self, tables: Sequence[TableIdentity]) -> Problem:
-        """Take in the present tables. Returns the unpublished tables that were created since the last call, with the
-        statement that adds them. Tables that were unpublished at the first call are left out on purpose.
+        """Compare the present tables with the last call. Returns the problem of unpublished tables created since, with
+        the statement that adds them. Tables that were unpublished at the first call are left out on purpose.
         """
         self.problem = self._refused(tables)
         left_out = {one.sql_name: one for one in tables if not one.published and not one.obstacle}

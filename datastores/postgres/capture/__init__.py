@@ -1,1 +1,1 @@
-"""PostgreSQL without replication rights: triggers write each change into a table, and a publisher reads that table."""
+"""PostgreSQL without replication rights: triggers write each change into a table, which the publisher reads."""

@@ -74,7 +74,7 @@ class CaptureDatastore(Datastore):
         return described_tables.describe(_address(url, login), wanted)
 
     def reserved(self, url: str, log: str) -> str:
-        """The schema: what one log has received is removed for all."""
+        """The schema of the objects, because changes that one log has received are removed for every log."""
         given = CaptureUrl.parse(url)
         return f"the schema {given.schema} of {SERVER.name_in(given.server)} at {_where(given)}"
 
@@ -95,13 +95,13 @@ class CaptureDatastore(Datastore):
         return SERVER.name_in(CaptureUrl.parse(url).server)
 
     def configured_url(self, url: str, login: Login) -> str:
-        """The URL with everything that is needed to reach the database, except the password."""
+        """The URL with everything needed to reach the database, except the password."""
         given = CaptureUrl.parse(url)
         server = SERVER.configured_url(given.server, login)
         return given.with_server(server)
 
     def url_comments(self, url: str) -> Sequence[str]:
-        """How to make the connection private; empty: it is already, or need not be."""
+        """How to make the connection private; empty: it is private, or need not be."""
         given = CaptureUrl.parse(url)
         return [line.replace(given.server, url) for line in SERVER.url_comments(given.server)]
 

@@ -29,7 +29,7 @@ _SHOWN: Final = 5
 def check(address: Address, schema: str) -> Report:
     """Examine the database for a publisher that uses this account.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached,
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the database cannot be reached, and
     :class:`~wormhole.model.errors.UsageError` for a wrong account or certificate.
     """
     connection = connect(address, timeout_s=_TIMEOUT_S)

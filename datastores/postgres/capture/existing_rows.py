@@ -1,7 +1,8 @@
-"""The existing rows of the tables whose changes are recorded.
+"""Reads the existing rows of the tables whose changes triggers record.
 
-A snapshot of a chunk is younger than the transaction that numbered everything before ``not_before``, so it shows all of
-that. What it shows gets its numbers before the end of the log is read. So nothing at or after that end is in it.
+A chunk's snapshot is taken after all transactions before ``not_before`` got their numbers, so it shows them all. Every
+transaction in the snapshot gets its number before the end of the log is read. So the snapshot shows nothing beyond that
+end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _is_recorded(schema: str) -> str:
 
 
 class CaptureSnapshots(Snapshots):
-    """Asks for the end of the log over a session of its own, because a snapshot's transaction does not see it."""
+    """Reads the end of the log in a session of its own, because a snapshot's transaction does not see that end."""
 
     def __init__(self, address: Address, schema: str) -> None:
         self._address = address
@@ -62,7 +63,7 @@ class CaptureSnapshots(Snapshots):
         return Begun(LogPosition(not_before.order.incarnation, 0, self._state().place), described)
 
     def await_written(self, connection: Connection, high: LogPosition, wait: Wait) -> None:
-        """What has a number is in the log."""
+        """Return at once: a transaction with a number is in the log."""
 
     def close(self) -> None:
         """Close the session."""
@@ -70,7 +71,7 @@ class CaptureSnapshots(Snapshots):
             self._other.close()
 
     def _state(self) -> LogState:
-        """The state of the log after everything that was committed got its number."""
+        """The state of the log after every committed transaction got its number."""
         with installed(self._address, self._schema):
             if self._other is None or not self._other.is_open:
                 self._other = connect(self._address)
@@ -96,7 +97,7 @@ class CaptureTables(PostgresTables):
         session.snapshots.close()
 
     def _check_server(self, session: Session, not_before: Datamarker) -> None:
-        """The snapshots compare the database with the place."""
+        """Do nothing: the snapshots compare the database with the place."""
 
     def _listing(self, session: Session) -> str:
         return (

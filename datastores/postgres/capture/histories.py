@@ -1,8 +1,8 @@
-"""The incarnations of a log, kept for later starts. The incarnation of a place is one history of one installation.
+"""Keeps the incarnations of a log for later starts. An incarnation is one history of one installation.
 
-Another incarnation begins when the database has another installation, and when it lost transactions that were read: a
-restored copy of a database has the same identity. The furthest place that was read shows the latter, by the checksum of
-the transaction before that place.
+Another incarnation begins in two cases: the database has another installation, or it lost transactions that were read.
+A restored copy has the same installation. It is recognised by the checksum of the transaction before the furthest place
+that was read.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _KEPT: Final = 256
 
 
 class Histories:
-    """Thread-safe. Every change is kept before a place of the new incarnation is given to a caller."""
+    """The incarnations. Thread-safe. A change is stored before a caller gets a place of the new incarnation."""
 
     def __init__(self, state: SourceState, high_water: HighWater) -> None:
-        """Read what is kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        """Read the stored incarnations. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         self._high_water = high_water
         self._lock = threading.Lock()
@@ -34,20 +34,21 @@ class Histories:
 
     @property
     def current(self) -> int:
-        """The number of the log's incarnation when it was last seen; 0 before that."""
+        """The number of the last known incarnation; 0: none is known."""
         return int(self._known[-1]["number"]) if self._known else 0
 
     @property
     def read(self) -> int:
-        """The number of the furthest transaction that was read in this incarnation; -1: none."""
+        """The number of the furthest transaction read in this incarnation; -1: none."""
         last = self._high_water.last
         if last is None or last.order.incarnation != self.current or not last.delivered.isdecimal():
             return -1
         return int(last.delivered)
 
     def observe(self, state: LogState, read: int) -> int:
-        """The number of the log's incarnation; begins a new one if the history changed. ``read``: the transaction that
-        ``state`` was asked for. Raises :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be kept.
+        """The number of the log's incarnation. Begins a new one if the history changed. ``read``: the transaction whose
+        checksum ``state`` holds. Raises :class:`~wormhole.model.errors.SourceUnavailable` if the change cannot be
+        stored.
         """
         with self._lock:
             why = self._why(state, read)

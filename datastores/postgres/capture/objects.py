@@ -1,4 +1,4 @@
-"""The objects that record changes: the SQL that creates what is missing and removes what is there."""
+"""Generates and runs the SQL that creates or removes the objects that record changes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DENIED: Final = "42501"
 
 
 def find(address: Address, schema: str, tables: Sequence[str] = ()) -> ServerObjects:
-    """The existing and the missing objects. ``tables``: patterns of the names (``schema.table``) of the tables to
-    record beside those that are recorded already. Raises
-    :class:`~wormhole.model.errors.UsageError` for a name that no table has, and for the objects of another program.
+    """The existing and the missing objects. ``tables``: patterns of table names (``schema.table``) to record, besides
+    the tables that are already recorded. Raises :class:`~wormhole.model.errors.UsageError` for a pattern that no table
+    matches, and for objects of another program.
     """
     connection = connect(address)
     try:
@@ -39,7 +39,7 @@ def find(address: Address, schema: str, tables: Sequence[str] = ()) -> ServerObj
         wanted = _wanted(known, tables)
         for one in wanted:
             if not one.obstacle:
-                # Triggers for rows are created on the whole table, which gives them to its partitions.
+                # Row triggers are created on the partitioned table, and PostgreSQL adds them to its partitions.
                 rows = one.lacks_rows and one.root
                 missing += statements.attach(
                     schema, sql_name(one.schema, one.table), rows=rows, truncates=one.lacks_truncates
@@ -63,8 +63,8 @@ def find(address: Address, schema: str, tables: Sequence[str] = ()) -> ServerObj
 
 
 def run(address: Address, wanted: Sequence[str]) -> None:
-    """Run the statements in order. A statement waits for a lock for a few seconds only, because writers wait behind it.
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` with the statements that were not run.
+    """Run the statements in order. A statement waits only seconds for a lock, because writers wait behind it. Raises
+    :class:`~wormhole.model.errors.SourceUnavailable` with the statements that were not run.
     """
     connection = connect(address)
     try:
@@ -143,7 +143,7 @@ def _wanted(known: Sequence[TableState], patterns: Sequence[str]) -> list[TableS
 
 
 def _publisher(connection: Connection, schema: str) -> str:
-    """What reads the changes now; empty: nothing does."""
+    """The process that reads the changes now, in words; empty: none does."""
     rows = connection.query(
         "SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = "  # noqa: S608
         f"(SELECT oid FROM pg_database WHERE datname = current_database()) AND {in_use(schema)} LIMIT 1"

@@ -1,8 +1,8 @@
-"""The reader of recorded changes: it turns rows of the change table into segments.
+"""The reader of recorded changes, which makes segments from rows of the change table.
 
-Order: that of the transactions' numbers. Transactions: whole, as their numbers were stored, never interleaved. Large
-ones come in pieces. Duplicates: none. Gaps: where nothing was recorded. At the end of the log a reader asks for new
-changes, at longer intervals while there are none.
+Order: by the transactions' numbers. Transactions: whole, never interleaved; large ones come in parts. Duplicates: none.
+Gaps: where nothing was recorded. At the end of the log a reader polls for new changes, at longer intervals while there
+are none.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SLOWER: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """``look``: returns the state of the log after it took in what was recorded. ``passed``: is called with every
-    datamarker. ``closed``: is called once, when the reader is closed.
+    """``look``: gives new transactions their numbers, and returns the state of the log. ``passed``: called with every
+    datamarker. ``closed``: called once, when the reader is closed.
     """
 
     schema: str
@@ -66,14 +66,14 @@ class CaptureReader(SqlLogReader):
         self._identity = identity
         self._source = source
         self._place = marker.order
-        self._number = int(marker.delivered)  # the last transaction of which everything is among the messages
+        self._number = int(marker.delivered)  # the last transaction whose messages are all fetched
         self._checksum = None if marker.anchor is None else marker.anchor.checksum
-        self._marker = marker  # after the last transaction that was encoded
+        self._marker = marker  # after the last encoded transaction
         self._messages: deque[bytes] = deque()
-        self._ends: deque[Transaction] = deque()  # the transactions that end in the messages
-        self._large: Transaction | None = None  # the transaction of which more is to be fetched
-        self._fetched = (0, 0)  # place and number of its last change among the messages
-        self._left = 0  # how many of its changes were not fetched
+        self._ends: deque[Transaction] = deque()  # the transactions whose end is among the messages
+        self._large: Transaction | None = None  # the transaction that is not fully fetched
+        self._fetched = (0, 0)  # place and number of its last fetched change
+        self._left = 0  # the number of its changes not fetched yet
         self._layouts: dict[int, tuple[int, ...]] = {}
         encoder.place = self._place.offset
 
@@ -108,14 +108,14 @@ class CaptureReader(SqlLogReader):
         self._connection.close()
         self._source.closed(self)
 
-    # --- what is fetched ------------------------------------------------------------------------------------------
+    # --- fetching changes -----------------------------------------------------------------------------------------
 
     def _is_ready(self) -> bool:
-        """Whether a segment may end here: nothing more of it has to be fetched."""
+        """Whether a segment may end here, because none of its changes is still to be fetched."""
         return self._marker.order != self._place or (self._large is not None and self._encoder.updates > 0)
 
     def _fetch(self, max_bytes: int) -> Segment | None:
-        """Fetch the messages of the next transactions, or more of a large one. Returns a segment with a gap."""
+        """Fetch the messages of the next transactions, or more of a large one. Returns a segment only for a gap."""
         if self._large is None:
             state, following = transactions(self._connection, self._source.schema, self._number, _AT_ONCE)
             self._check(state)
@@ -137,7 +137,7 @@ class CaptureReader(SqlLogReader):
         return None
 
     def _take(self, chosen: list[Transaction], most: int) -> None:
-        """Take the messages of ``most`` changes of these transactions."""
+        """Fetch the messages of ``most`` changes of these transactions."""
         expected = iter(chosen)
         current = self._large
         lines = [
@@ -184,7 +184,7 @@ class CaptureReader(SqlLogReader):
         return left_out
 
     def _check(self, state: LogState) -> None:
-        """Check that the log is still the one that was read up to here."""
+        """Check that the log still has the history that was read."""
         known = state.proves(self._number)
         if state.identity != self._identity or (known is not None and self._checksum not in (None, known)):
             raise Diverged(
@@ -214,7 +214,7 @@ class CaptureReader(SqlLogReader):
     def _segment(self) -> Segment:
         encoder = self._encoder
         end = self._marker.order
-        # Transactions that ended are returned first, so that a datamarker lies between them and a large open one.
+        # Ended transactions are returned first, so that a datamarker precedes a large open one.
         whole = not encoder.in_transaction or end != self._place
         piece = encoder.take(whole)
         del encoder.ended_ids[:], encoder.ended_at[:]
@@ -223,7 +223,7 @@ class CaptureReader(SqlLogReader):
             self._source.passed(self._marker)
         begin, self._place = self._place, end
         log_bytes, encoder.log_bytes = encoder.log_bytes, 0
-        # What breaks in a transaction that is not part of this segment breaks the shards of a later one.
+        # Errors of a transaction after this segment break the shards of a later segment.
         broken = self._tables.take_broken(int(self._marker.delivered) + 1) if whole else self._tables.take_broken()
         marker = self._marker if whole else None
         return Segment(begin, end, runs, marker, log_bytes, self._marker.committed_at_us, broken=broken)
@@ -257,7 +257,7 @@ def _begin(transaction: Transaction) -> bytes:
 
 
 def _first(following: list[Transaction], max_bytes: int) -> list[Transaction]:
-    """The first transactions, up to a gap, that take ``max_bytes`` together. A larger one is alone."""
+    """The first transactions, up to a gap, that together take at most ``max_bytes``. A larger one comes alone."""
     chosen: list[Transaction] = []
     room = max_bytes
     for one in following:

@@ -1,8 +1,7 @@
-"""Recorded changes as messages of pgoutput. Pure.
+"""Converts recorded changes to messages of pgoutput, which the log's encoder reads. Pure.
 
-A row's text is that of a composite value: ``(1,"two words",,"")``. The values are those that pgoutput would send, so
-the log's encoder reads both. The number of the transaction stands for the LSN of its commit. The number of a layout
-stands for the number of a table.
+A row is the text of a composite value: ``(1,"two words",,"")``. Its values have the same text as in pgoutput. The
+transaction's number takes the place of its commit's LSN. A layout's number takes the place of a table's number.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SIZE: Final = Struct(">I")
 _COLUMN: Final = Struct(">Ii")
 _LOWER_HALF: Final = (1 << 32) - 1
 
-# A value is quoted where it is empty or has one of `"\(),` or a space. Inside, `"` and `\` are doubled.
+# A value is quoted if it is empty or has a space or one of `"\(),`. Within quotes, `"` and `\` are doubled.
 _VALUE: Final = re.compile(rb'(?:"((?:[^"\\]++|""|\\\\)*)"|([^",()\\]*))(?:,|\)\Z)', re.DOTALL)
 
 _ESCAPED: Final = re.compile(rb"\\(.)", re.DOTALL)
@@ -58,7 +57,7 @@ def _single(text: bytes) -> bytes:
 
 
 def _tuple(text: bytes, left_out: Sequence[int]) -> bytes:
-    """The tuple of a row. ``left_out``: positions of the columns that are not delivered."""
+    """The tuple of a row. ``left_out``: the positions of the columns that are not delivered."""
     values = _values(text)
     kept = [value for at, value in enumerate(values) if at not in left_out] if left_out else values
     cells = (b"n" if value is None else b"t" + _SIZE.pack(len(value)) + value for value in kept)
@@ -66,17 +65,17 @@ def _tuple(text: bytes, left_out: Sequence[int]) -> bytes:
 
 
 def begin(number: int, at_us: int, xid: int) -> bytes:
-    """The beginning of a transaction. ``at_us``: since 1970."""
+    """The Begin message of a transaction. ``at_us``: its time, in microseconds since 1970."""
     return _HEAD + _BEGIN.pack(b"B", number, at_us - _EPOCH_US, xid & _LOWER_HALF)
 
 
 def commit(number: int, place: int, at_us: int) -> bytes:
-    """The end of a transaction. ``place``: the place after it."""
+    """The Commit message of a transaction. ``place``: the place after it."""
     return _HEAD + _COMMIT.pack(b"C", 0, number, place, at_us - _EPOCH_US)
 
 
 def change(op: bytes, layout: int, old: bytes | None, new: bytes | None, left_out: Sequence[int]) -> bytes:
-    """The change of one row: ``op`` is I, U or D."""
+    """The message for a row's change. ``op``: I, U or D."""
     parts = [_HEAD, op, _SIZE.pack(layout)]
     if old is not None:
         parts += [b"O", _tuple(old, left_out)]
@@ -86,15 +85,15 @@ def change(op: bytes, layout: int, old: bytes | None, new: bytes | None, left_ou
 
 
 def truncate(layout: int) -> bytes:
-    """The end of all rows of a table."""
+    """The message that a table was truncated."""
     return _HEAD + _TRUNCATE.pack(b"T", 1, 0, layout)
 
 
 def described(layout: int, table: Mapping[str, Any], encoding: Encoding) -> tuple[list[bytes], tuple[int, ...]]:
-    """The messages that describe a table, and the positions of the columns that are not delivered: generated ones."""
+    """The messages that describe a table, and the positions of its generated columns, which are not delivered."""
     columns: Sequence[tuple[str, int, Sequence[str] | None, bool, bool]] = table["columns"]
     left_out = tuple(at for at, (*_, generated) in enumerate(columns) if generated)
-    # A key with a generated column is no key of what is delivered.
+    # A key with a generated column is not used, because the column is not delivered.
     keyed = not any(in_key and generated for *_, in_key, generated in columns)
     messages, parts = [], []
     for name, kind, base, in_key, generated in columns:

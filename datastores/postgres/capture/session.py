@@ -1,4 +1,4 @@
-"""What the objects in the database answer: the state of the log, and its transactions."""
+"""Queries the objects in the database for the state of the log, its transactions and their changes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 OLDEST_VERSION: Final = 140000
 """`CREATE OR REPLACE TRIGGER` came with PostgreSQL 14."""
 CUT_S: Final = 600.0
-"""The time limit of a cut. After a long pause it orders every change that was recorded meanwhile."""
+"""The time limit of a call of `cut`, which orders all changes since the last call. A long pause leaves many."""
 _LOCK: Final = 0x57484C45
-"""The first key of the advisory locks."""
+"""The first key of the advisory locks of readers."""
 _MISSING: Final = frozenset({"3F000", "42P01", "42883"})
 _DENIED: Final = "42501"
 _US: Final = "(extract(epoch FROM {}) * 1000000)::bigint"
@@ -41,11 +41,11 @@ _COLUMNS: Final = f"number, place, xid, changes, bytes, {_US.format('at')}, chec
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """``identity``: the identity of the installation. ``number``, ``place``, ``at_us``: the number, the place and the
-    time of the last transaction. ``floor_…``: those of the last one that was removed. ``uncut``: there are changes
-    after the last transaction, or transactions to wait for. ``bytes``: the size of the change table; ``free_bytes``:
-    how many of them no change takes. ``stopped``: nothing is recorded. ``opening``: recording begins again.
-    ``checksum``: the checksum of the transaction that was asked for; ``None``: it is not there.
+    """``identity``: of the installation. ``number``, ``place``, ``at_us``: of the last transaction. ``floor_…``: of the
+    last transaction that was removed. ``uncut``: changes exist that no numbered transaction has yet, or transactions to
+    wait for. ``bytes``: the size of the change table. ``free_bytes``: how many of these are unused. ``stopped``:
+    nothing is recorded. ``opening``: recording is about to begin again. ``checksum``: of the requested transaction;
+    ``None``: the log does not have it.
     """
 
     identity: str
@@ -65,13 +65,13 @@ class LogState:
     checksum: int | None
 
     def proves(self, number: int) -> int | None:
-        """The checksum of transaction ``number``, which was asked for; ``None``: the log does not have it."""
+        """The checksum of ``number``, the requested transaction; ``None``: the log does not have it."""
         return self.floor_checksum if number == self.floor_number else self.checksum
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """``place``: the place after it. ``gap``: it stands for changes that were not recorded."""
+    """``place``: the place after the transaction. ``gap``: it stands for changes that were not recorded."""
 
     number: int
     place: int
@@ -84,24 +84,24 @@ class Transaction:
 
     @classmethod
     def of(cls, row: Row) -> Transaction:
-        """The transaction of a row with its columns."""
+        """The transaction in a row of `_COLUMNS`."""
         number, place, xid, changes, size, at_us, checksum, gap = map(int, row)  # type: ignore[arg-type]
         return cls(number, place, xid, changes, size, at_us, checksum, bool(gap))
 
 
 def show_in_use(connection: Connection, schema: str) -> None:
-    """Show that the changes are read, for as long as the session lasts."""
+    """Take the lock that shows that the changes are read, until the session ends."""
     connection.query(f"SELECT pg_advisory_lock_shared({_LOCK}, hashtext({quote_literal(schema)}))")
 
 
 def in_use(schema: str) -> str:
-    """The condition on ``pg_locks`` for the sessions that show that they read the changes."""
+    """The condition on ``pg_locks`` that selects the sessions that read the changes."""
     return f"l.classid = {_LOCK} AND l.objid = hashtext({quote_literal(schema)})::bigint & 4294967295"
 
 
 @contextmanager
 def installed(address: Address, schema: str) -> Iterator[None]:
-    """A context that turns the server's refusals into errors about the installation."""
+    """Turn the server's refusals in the block into errors about the installation."""
     try:
         yield
     except ServerError as error:
@@ -183,7 +183,7 @@ def transactions(connection: Connection, schema: str, after: int, most: int) -> 
 
 
 def find(connection: Connection, schema: str, condition: str) -> Transaction | None:
-    """The last transaction for which the condition holds."""
+    """The last transaction that meets the SQL condition."""
     s = quote_identifier(schema)
     rows = connection.query(
         f"SELECT {_COLUMNS} FROM {s}.transaction WHERE {condition} ORDER BY number DESC LIMIT 1"  # noqa: S608
@@ -194,8 +194,8 @@ def find(connection: Connection, schema: str, condition: str) -> Transaction | N
 def changes(
     connection: Connection, schema: str, among: Sequence[Transaction], after: tuple[int, int], most: int
 ) -> Iterator[list[bytes]]:
-    """The lines of the changes of these transactions, in their order. ``after``: the place and number of the last one
-    that was read of a single transaction. ``most``: how many.
+    """The lines of the changes of these transactions, in order. ``after``: with a single transaction, the place and
+    number of its last change that was read. ``most``: the most lines.
     """
     s = quote_identifier(schema)
     place, number = after

@@ -1,4 +1,4 @@
-"""Recorded changes as a log source: one database of a server, whose triggers write each change into a table."""
+"""Recorded changes as a log source, for one database whose triggers write each change into a table."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 1.0
 _TABLES_S: Final = 10.0
-_AT_ONCE: Final = 2000  # transactions that are removed in one go
-_ROOM: Final = 0.5  # recording goes on when so much of the bound is free
+_AT_ONCE: Final = 2000  # the most transactions that one call of `prune` removes
+_ROOM: Final = 0.5  # the share of the bound that must be free before recording goes on
 
 
 class CaptureSource:
     """Implements :class:`~wormhole.ports.log_source.LogSource` for the database that ``url`` names.
 
     Places are (incarnation, 0, bytes of the change table); logical positions are numbers of transactions. The database
-    keeps the numbers, and the changes until they are released. The state folder, or the state that hosts share, holds
-    the incarnations and how far the log was read.
+    keeps the numbers, and keeps the changes until they are released. The state folder, or the hosts' shared state,
+    holds the incarnations and how far the log was read.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -68,14 +68,14 @@ class CaptureSource:
         self._url = CaptureUrl.parse(url)
         self._schema = self._url.schema
         self._state_dir = options.state_dir / "postgres-capture"
-        self._lock = threading.Lock()  # guards what a status is made from
+        self._lock = threading.Lock()  # guards the values that `status` uses
         self._control = Control(self._connected, self._within)
         self._seen: LogState | None = None
         self._incarnation = 0
         self._released: LogPosition | None = None
         self._readers: set[CaptureReader] = set()
         self._found: tuple[Problem, ...] = ()
-        self._tables_s = 0.0  # when the tables were looked at
+        self._tables_s = 0.0  # when the tables were last checked
         self._polling = Polling(options, _log, "the recorded changes cannot be read: %s")
 
     def start(self) -> None:
@@ -105,14 +105,14 @@ class CaptureSource:
         self._polling.begin(f"capture-{self._options.log}", {"": polls})
 
     def stop(self) -> None:
-        """See the port. Readers that are still open are closed."""
+        """See the port. Open readers are closed."""
         self._polling.end(close=self._close_readers)
         self._control.close()
         with self._lock:
             self._seen = self._released = None
 
     def earliest(self) -> Datamarker:
-        """See the port: the place after the last transaction that was removed."""
+        """See the port. The place is after the last removed transaction."""
         state = self._look()
         order = LogPosition(self._incarnation, 0, state.floor_place)
         anchor = Anchor(f"{state.identity}:{state.floor_number}", state.floor_checksum, order)
@@ -124,7 +124,7 @@ class CaptureSource:
         return self._after(state, f"number <= {state.number}")
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``seq:N``: after transaction N."""
+        """See the port. ``seq:N`` is the place after transaction N."""
         if text == "earliest":
             return self.earliest()
         if text == "latest":
@@ -156,7 +156,7 @@ class CaptureSource:
         return self._after(state, condition)
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port. A transaction has the time of its last change, or of a later one before it in the log."""
+        """See the port. A transaction's time is that of its last change, or a later time of a transaction before it."""
         state = self._look()
         if at_us < state.floor_at_us:
             raise begins_later(self.earliest(), state.floor_at_us)
@@ -177,7 +177,7 @@ class CaptureSource:
         return reader
 
     def shards(self) -> frozenset[str]:
-        """See the port: the shards of the tables that are recorded now."""
+        """See the port. The shards are those of the tables that are recorded now."""
         sharding, log = self._options.sharding, self._options.log
         if sharding.by == "log":
             return frozenset({log})
@@ -187,12 +187,12 @@ class CaptureSource:
         return frozenset(shard_name(log, sharding, schema, table) for schema, table in names)
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port. Within seconds the changes before ``oldest`` are removed."""
+        """See the port. The changes before ``oldest`` are removed within seconds."""
         with self._lock:
             self._released = oldest
 
     def status(self) -> SourceStatus:
-        """See the port: the status of about a second ago."""
+        """See the port. The status is about a second old."""
         with self._lock:
             seen, problem, found = self._seen, self._polling.problem, self._found
         if seen is None:
@@ -215,7 +215,7 @@ class CaptureSource:
             reader.close()
 
     def _look(self) -> LogState:
-        """The state of the log, after the changes that were recorded got their numbers."""
+        """Give new transactions their numbers. Returns the state of the log."""
         read = self._histories.read
 
         def looked(control: Connection) -> LogState:
@@ -268,7 +268,7 @@ class CaptureSource:
             self._tables_s = time.monotonic()
 
     def _prune(self) -> None:
-        """Remove the changes before the oldest datamarker, in portions."""
+        """Remove the changes before the oldest datamarker, in batches."""
         with self._lock:
             released, present = self._released, self._incarnation
         if released is None or released.incarnation != present:
@@ -279,7 +279,7 @@ class CaptureSource:
             pass
 
     def _resume(self, state: LogState) -> None:
-        """Let the triggers record changes again, once enough of the change table is free."""
+        """Let the triggers record again once enough of the change table is free."""
         if state.opening or (state.stopped and state.bytes - state.free_bytes < state.most_bytes * _ROOM):
             resume = f"SELECT {quote_identifier(self._schema)}.resume()"
             while self._control.ask(lambda control: control.query(resume)) == [("t",)]:
@@ -298,7 +298,7 @@ class CaptureSource:
         return LogPosition(self._incarnation, 0, state.place)
 
     def _after(self, state: LogState, condition: str) -> Datamarker:
-        """The datamarker after the last transaction for which the condition holds."""
+        """The datamarker after the last transaction that meets the SQL condition."""
         found = self._control.ask(lambda control: find(control, self._schema, condition))
         if found is None:
             return self.earliest()
@@ -306,7 +306,7 @@ class CaptureSource:
         return marker_of(self._incarnation, state.identity, found, begin)
 
     def _check(self, state: LogState, marker: Datamarker) -> None:
-        """Check that the log is still the one that ``marker`` came from."""
+        """Check that ``marker`` belongs to this log."""
         order = marker.order
         if order.incarnation != self._incarnation or order.file or order.offset > state.place:
             raise self._diverged(marker, f"the log ends at {self._end(state)}")

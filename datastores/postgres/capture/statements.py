@@ -1,28 +1,28 @@
 """The SQL of the objects that record changes. ``{s}`` is the quoted name of their schema.
 
-A trigger writes each changed row into ``change``, with the text of both of its images. ``layout`` describes the columns
-of these texts. `cut` gives each committed transaction its place in the log, a row of ``transaction``. `prune` removes
-the beginning of the log. ``capture`` has one row: the identity of the log, and both of its ends.
+A trigger writes each changed row into ``change``, with the text of both images. ``layout`` describes the columns of
+these texts. `cut` gives each committed transaction its place in the log, a row of ``transaction``. `prune` removes the
+beginning of the log. ``capture`` has one row: the log's identity and its two ends.
 
-**Order.** `cut` numbers the transactions that its snapshot shows and that the snapshot of the cut before did not show.
-Among these it orders by the highest number of a change. The sequence of these numbers has no cache, so a transaction
-that waited for another one has a higher number. The numbers are stored in the transaction that stores the snapshot. A
-crash therefore repeats nothing and loses nothing, and every reader sees one order.
+**Order.** `cut` numbers the transactions that its snapshot shows and the snapshot of the previous cut did not show. It
+orders them by their highest change number. The sequence of change numbers has no cache, so a transaction that waited
+for another one has a higher number. One transaction stores the numbers and the snapshot. So a crash repeats and loses
+nothing, and every reader sees the same order.
 
-**Order in a transaction.** A trigger of the application may change a row of which the outer statement's change is not
-recorded yet. The record of the outer change then comes later, and its row version has an ``xmax`` already. It takes the
-``place`` of the record that it precedes. A row of a key may also be there again before the end of the former row with
-that key is recorded. So where a trigger wrote rows of the table in this transaction, the records of the statement are
-compared by key. Those that follow the version that ends are later than its end.
+**Order in a transaction.** A trigger of the application may change a row before the outer statement's change of the row
+is recorded. The outer change is recorded later, when its row version already has an ``xmax``. It takes the ``place`` of
+the record that it precedes. Likewise, a row with a key may exist again before the end of the former row with that key
+is recorded. So if a trigger wrote rows of the table in this transaction, the statement's records are compared by key.
+The end of a row is placed before the records of later versions.
 
-**TRUNCATE.** The triggers of a whole table fire before those of its partitions. A partition that is truncated alone has
-the deletions of its rows recorded, because rows come under the name of the whole table.
+**TRUNCATE.** The triggers of a partitioned table fire before those of its partitions. If only a partition is truncated,
+deletes of its rows are recorded, because rows are delivered under the name of the partitioned table.
 
-**Bound.** A sequence is the gate, because every transaction sees its value at once, whatever its snapshot is. A value
-of 2 stops the recording. A transaction that saw that value lacks changes. `resume` opens the gate in four transactions:
-the last one takes a snapshot, ``torn``, that lists every such transaction. This takes a transaction that began after
-the gate was opened and has ended, because a snapshot does not list transactions after the last one that ended. Until
-those transactions have ended, each cut puts a gap before what it adds.
+**Bound.** The gate is a sequence, because every transaction sees a sequence's value at once, regardless of its
+snapshot. The value 2 stops the recording. A transaction that saw this value lacks changes. `resume` opens the gate in
+four transactions. The last of them takes a snapshot, ``torn``, that lists every such transaction still open. This
+requires a transaction that began after the gate was opened and has ended, because a snapshot does not list transactions
+after the last one that ended. Until the listed ones have ended, each cut adds a gap before its transactions.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["FORM", "OPENING", "TRIGGER", "TRUNCATES", "attach", "capture_row", "
 FORM: Final = 1
 """The version of these objects, kept in ``capture``."""
 TRIGGER: Final = "!wormhole_capture"
-"""The trigger's name sorts before those of an application. So its record comes before those of their triggers."""
+"""The trigger's name. It sorts before names of an application's triggers, so our record precedes theirs."""
 TRUNCATES: Final = "!wormhole_truncate"
 
 OPENING: Final = (
     "18446744073709551614:18446744073709551615:18446744073709551614",
     "18446744073709551613:18446744073709551615:18446744073709551613",
 )
-"""Values of ``torn`` while recording begins again. No transaction of theirs ever ends."""
+"""Values of ``torn`` while recording begins again. They list transactions that never end."""
 
 _PATH: Final = "pg_catalog, pg_temp"
 _FIXED: Final = "\n".join(
@@ -80,8 +80,8 @@ _SEQUENCES: Final = {
     "gate": "CREATE SEQUENCE {s}.gate MAXVALUE 2 CACHE 1;",
 }
 
-# The name under which rows are delivered is that of the whole table, as with publish_via_partition_root.
-# Any statement that alters the table writes rows of these catalogues anew.
+# Rows are delivered under the name of the partitioned table, as with publish_via_partition_root. Any statement that
+# alters the table writes new versions of these catalogue rows.
 _TAG: Final = """concat_ws(' ', coalesce(pg_partition_root(TG_RELID), TG_RELID)::regclass,
   (SELECT concat_ws('.', count(*), max(a.xmin::text::bigint), max(a.cmin::text::bigint)) FROM pg_attribute a
     WHERE a.attrelid = TG_RELID),
@@ -248,7 +248,7 @@ def tables(schema: str) -> dict[str, str]:
 
 
 def functions(schema: str) -> dict[str, str]:
-    """The statements that create the functions or replace them, by name, in order. Everyone else may call none."""
+    """The statements that create or replace the functions, by name, in order. Other accounts may not call them."""
     s = quote_identifier(schema)
     parts = {"s": s, "fixed": _FIXED, "safe": _SAFE, "tag": _TAG, "described": _DESCRIBED}
     parts |= {"opening": quote_literal(OPENING[0]), "opened": quote_literal(OPENING[1])}
@@ -256,7 +256,7 @@ def functions(schema: str) -> dict[str, str]:
 
 
 def capture_row(schema: str, identity: str, most_bytes: int) -> str:
-    """The statement that begins a log with this identity."""
+    """The statement that begins a log with ``identity``."""
     return (
         f"INSERT INTO {quote_identifier(schema)}.capture (form, id, system, most_bytes, snapshot, at, floor_at) "  # noqa: S608
         f"SELECT {FORM}, {quote_literal(identity)}, (SELECT system_identifier FROM pg_control_system()) || ':' || "
@@ -266,7 +266,7 @@ def capture_row(schema: str, identity: str, most_bytes: int) -> str:
 
 
 def attach(schema: str, table: str, *, rows: bool, truncates: bool) -> list[str]:
-    """The statements that record the changes of ``table``, a name in SQL. ``rows``, ``truncates``: the triggers to
+    """The statements that record the changes of ``table``, an SQL name. ``rows``, ``truncates``: which triggers to
     create."""
     s = quote_identifier(schema)
     row, whole = quote_identifier(TRIGGER), quote_identifier(TRUNCATES)
@@ -280,5 +280,5 @@ def attach(schema: str, table: str, *, rows: bool, truncates: bool) -> list[str]
 
 
 def detach(schema: str) -> str:
-    """The statement that removes everything: the triggers depend on the functions of the schema."""
+    """The statement that removes all objects, with the triggers, which depend on the schema's functions."""
     return f"DROP SCHEMA {quote_identifier(schema)} CASCADE;"

@@ -1,4 +1,4 @@
-"""Which tables the triggers record, and what keeps them from it."""
+"""Reads which tables the triggers record, and what prevents the recording of others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as the catalogue has it. ``root``: it is no partition. ``rows``, ``truncates``: how its two triggers
-    fire; empty: it has none. ``obstacle``: why its changes cannot be recorded; empty: they can. ``earlier``: another
-    trigger whose name sorts before ours.
+    """A table in the catalogue. ``root``: it is no partition. ``rows``, ``truncates``: when its two triggers fire;
+    empty: it has no such trigger. ``obstacle``: why its changes cannot be recorded; empty: they can. ``earlier``:
+    another trigger whose name sorts before ours.
     """
 
     schema: str
@@ -49,17 +49,17 @@ class TableState:
 
     @property
     def lacks_rows(self) -> bool:
-        """Whether the trigger for rows is missing or does not fire always."""
+        """Whether the row trigger is missing or does not always fire."""
         return self.rows != _FIRES_ALWAYS
 
     @property
     def lacks_truncates(self) -> bool:
-        """Whether the trigger for TRUNCATE is missing or does not fire always."""
+        """Whether the TRUNCATE trigger is missing or does not always fire."""
         return self.truncates != _FIRES_ALWAYS
 
 
 def read_tables(connection: Connection, schema: str) -> list[TableState]:
-    """The tables of the database beside those of the system and ours, by name."""
+    """The database's tables by name, without the system's and ours."""
 
     def fires(name: str, function: str) -> str:
         return (
@@ -105,13 +105,13 @@ def _state(row: Row) -> TableState:
 
 
 def captured_tables(connection: Connection, schema: str) -> list[tuple[str, str]]:
-    """Schema and name of the tables whose changes are recorded, as updates have them."""
+    """Schema and name, as in updates, of the tables whose changes are recorded."""
     found = read_tables(connection, schema)
     return sorted({(one.root_schema, one.root_table) for one in found if one.rows})
 
 
 def troubles(connection: Connection, schema: str) -> tuple[Problem, ...]:
-    """Problems of the triggers: missing or disabled ones of tables that are recorded in part."""
+    """The problems of the triggers: of a table that is recorded in part, one is missing or disabled."""
     found = read_tables(connection, schema)
     ours = {(one.root_schema, one.root_table) for one in found if one.rows or one.truncates}
     meant = [one for one in found if (one.root_schema, one.root_table) in ours]

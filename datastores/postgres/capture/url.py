@@ -1,6 +1,6 @@
-"""``postgresql+capture://user@host:5432/shop?schema=wormhole``: a database whose changes triggers record.
+"""Parses ``postgresql+capture://user@host:5432/shop?schema=wormhole``: a database whose changes triggers record.
 
-Parsing touches nothing: neither files nor the network.
+Parsing reads no files and does not use the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFUSED: Final = ("publication", "slot")
 
 @dataclass(frozen=True, slots=True)
 class CaptureUrl:
-    """``server``: the URL of the database without the parameters of the capture. ``parts``: the parts of that URL.
+    """``server``: the database's URL without the parameters of the capture. ``parts``: the parts of that URL.
     ``schema``: the schema of the objects that record changes.
     """
 
@@ -57,6 +57,6 @@ class CaptureUrl:
         return cls(server, parts, schemas[0] if schemas else _DEFAULT)
 
     def with_server(self, server: str) -> str:
-        """The URL of the same capture with another URL of its database."""
+        """The URL of the same capture with another URL for its database."""
         more = "" if self.schema == _DEFAULT else f"{'&' if '?' in server else '?'}schema={self.schema}"
         return f"{SCHEME}{server.removeprefix(_PLAIN)}{more}"

@@ -1,14 +1,13 @@
-"""The key of a table whose rows in the log do not show it (REPLICA IDENTITY FULL and NOTHING).
+"""Finds the key of a table whose rows in the log do not show it (REPLICA IDENTITY FULL and NOTHING).
 
-The catalogue has the present primary key, and the log may be older. The log has no numbers of columns, only their names
-and types in the table's order, and no trace of a change of the primary key. So the catalogue's key is used only if it
-was the key when the transaction was written:
+The catalogue has the present primary key, but the log may be older. The log has only names and types of columns, in the
+table's order, and does not show that a primary key changed. So the catalogue's key is used only if it was the key when
+the transaction was written. This requires both:
 
-- Its constraint was created before the transaction that is decoded, or with the table. Or it is the constraint found
-  for an earlier message of the same reader, or that constraint recreated for a column's new type, which the message
-  shows.
-- Each of its columns is found in the message: by its name if the catalogue's row of the column is old enough, otherwise
-  by its position, if no column before it may have been added or dropped.
+- The key's constraint was created with the table, or before the transaction. The constraint that an earlier message of
+the same reader led to also counts, even if it was recreated for a new column type, which the message shows. - Each
+column of the key is found in the message: by its name if the catalogue's row of the column is old enough, or by its
+position if no column before it may have been added or dropped.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ __all__ = ["CatalogueColumn", "CatalogueKey", "KeyPlaces", "LoggedKeys", "places
 
 @dataclass(frozen=True, slots=True)
 class LoggedKeys:
-    """Facts about the keys in the log that the log does not show, by the tables' numbers (OIDs).
+    """Facts about keys that the log does not show. Tables are identified by OID.
 
-    ``generated``: generated columns in a key. ``repeated``: partitioned tables in which two rows may have equal keys.
+    ``generated``: the generated columns of a key. ``repeated``: the partitioned tables in which rows may share a key.
     """
 
     generated: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -35,8 +34,8 @@ class LoggedKeys:
 @dataclass(frozen=True, slots=True)
 class CatalogueColumn:
     """``number``: the column's position among all columns that the table ever had. ``settled``: the column did not
-    change since the transaction that is decoded. ``remade``: the last change of the column was by the transaction that
-    created the key."""
+    change since the decoded transaction. ``remade``: the transaction that created the key was the last to change the
+    column."""
 
     number: int
     name: str
@@ -50,10 +49,10 @@ class CatalogueColumn:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueKey:
-    """A table's columns and its primary key, as the catalogue has them now.
+    """A table's present columns and primary key in the catalogue.
 
-    ``constraint``: the key's own number (OID), 0 without a key. ``settled``: whether the table had this key, or none,
-    in the transaction that is decoded; ``None``: not known.
+    ``constraint``: the OID of the key; 0: there is no key. ``settled``: whether the table had this key, or none, in the
+    decoded transaction; ``None``: unknown.
     """
 
     columns: tuple[CatalogueColumn, ...]
@@ -68,9 +67,9 @@ class CatalogueKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyPlaces:
-    """Positions of the key's columns in a Relation message, or why they are not known (``problem``).
+    """The positions of the key's columns in a Relation message. ``problem``: why they are unknown.
 
-    ``constraint`` and ``numbers``: as of a :class:`CatalogueKey`; ``types``: the types of its columns in the message.
+    ``constraint`` and ``numbers``: those of the :class:`CatalogueKey`. ``types``: the columns' types in the message.
     """
 
     places: tuple[int, ...] = ()
@@ -81,10 +80,10 @@ class KeyPlaces:
 
 
 def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -> KeyPlaces:
-    """The positions of the key's columns. ``before``: the last result for the same table."""
+    """The positions of the key's columns. ``before``: the previous result for the same table."""
     parts = [column for column in key.columns if column.in_key]
     if not parts:
-        # The only trace of a dropped key is that an earlier look saw it.
+        # A dropped key is known only from an earlier result.
         if key.settled is False or (key.settled is None and before is not None and before.numbers):
             return KeyPlaces(problem="the catalogue does not have its primary key any more")
         return KeyPlaces()
@@ -104,8 +103,8 @@ def places_of(relation: Relation, key: CatalogueKey, before: KeyPlaces | None) -
 
 
 def _is_still(key: CatalogueKey, before: KeyPlaces) -> bool:
-    """Whether the key is the one found before. A constraint keeps its columns for as long as it exists. When a column
-    gets a new type, the constraint is recreated with the same columns.
+    """Whether the key is the one found before. A constraint keeps its columns while it exists. If a column gets a new
+    type, PostgreSQL recreates the constraint with the same columns.
     """
     if before.numbers != key.numbers:
         return False
@@ -115,13 +114,13 @@ def _is_still(key: CatalogueKey, before: KeyPlaces) -> bool:
 
 
 def _place(relation: Relation, column: CatalogueColumn, columns: Sequence[CatalogueColumn]) -> int | None:
-    """The position of the column of this number."""
+    """The position of ``column`` in the message; ``None``: unknown."""
     if column.settled:
         at = next((at for at, one in enumerate(relation.columns) if one.name == column.name), None)
     else:
         earlier = [one for one in columns if one.number < column.number and not (one.dropped and one.settled)]
         if any(one.dropped or one.generated for one in earlier):
-            return None  # a column before this one may be in the log or not
+            return None  # an earlier column may be missing in the log
         at = len(earlier)
         if not _begin_with(relation, [*earlier, column]):
             return None
@@ -129,8 +128,8 @@ def _place(relation: Relation, column: CatalogueColumn, columns: Sequence[Catalo
 
 
 def _begin_with(relation: Relation, columns: Sequence[CatalogueColumn]) -> bool:
-    """Whether the message's columns begin with ``columns``. Names and types are compared where they did not change
-    since."""
+    """Whether the message's columns begin with ``columns``. Only names and types that did not change since are
+    compared."""
     return len(relation.columns) >= len(columns) and all(
         one.type == column.type and (one.name == column.name or not column.settled)
         for one, column in zip(relation.columns, columns, strict=False)

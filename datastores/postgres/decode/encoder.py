@@ -1,12 +1,11 @@
-"""What a walsender sends with pgoutput (protocol 1), to pieces of encoded updates. Hot: compiled where possible.
+"""Encodes a walsender's pgoutput messages (protocol 1) as updates. Hot: compiled where possible.
 
     log data := 'w' LSN (8) end of the log (8) time (8) message
     Begin    := 'B' LSN of the commit (8) time of the commit (8) transaction (4)
     Commit   := 'C' flags (1) LSN of the commit (8) place after it (8) time of the commit (8)
 
 Times are microseconds since 2000-01-01. The server sends a transaction when it is committed, as a whole, in the order
-of the commits. The other messages stand in `datastores.postgres.decode.messages` and
-`datastores.postgres.decode.rows`.
+of the commits. `datastores.postgres.decode.messages` and `datastores.postgres.decode.rows` describe the other messages.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["COMMIT", "OK", "Encoder"]
 
 OK: Final = 0
 COMMIT: Final = 1
-"""What `Encoder.add` returns for a message that ended a transaction."""
+"""The result of `Encoder.add` for a message that ended a transaction."""
 
 _COMMIT: Final = COMMIT
 _LOG_DATA: Final = 0x77
@@ -67,7 +66,7 @@ _NAMES: Final = {
     _ORIGIN: "Origin",
     _TRUNCATE: "Truncate",
     _MESSAGE: "Message",
-    # Protocols 2 to 4 have these; they are not asked for.
+    # Messages of protocols 2 to 4, which the publisher does not request.
     _STREAM_ABORT: "Stream Abort",
     _ROLLBACK_PREPARED: "Rollback Prepared",
     0x53: "Stream Start",
@@ -79,26 +78,26 @@ _NAMES: Final = {
     0x4B: "Commit Prepared",
 }
 _PASSED_OVER: Final = frozenset({_ORIGIN, _STREAM_ABORT, _ROLLBACK_PREPARED})
-"""Where a transaction comes from, and that one ends without changes. PostgreSQL 18 sends the second of large
-transactions that were rolled back, of which it sent nothing else."""
+"""Messages that carry no change: a transaction's origin, and the end of a transaction without changes. PostgreSQL 18
+sends the latter for a large transaction that was rolled back."""
 
 
 class Encoder:
-    """Encodes transactions one after the other, until `take` hands out what there is.
+    """Encodes transactions in order. `take` returns the updates.
 
-    ``tables``: what is known of the tables, which Relation messages add to; a table whose rows cannot be read breaks
-    there. ``suppress``: transactions are only walked. ``place``: everything before this LSN was read; the caller sets
-    it where reading begins, and may move it on while no transaction is open.
+    ``tables``: the known tables, to which Relation messages add. A table whose rows cannot be read is marked there as
+    broken. ``suppress``: transactions are passed and not encoded. ``place``: everything before this LSN was read. The
+    caller sets it where reading begins, and may advance it while no transaction is open.
 
-    ``transactions`` has those that ended. ``commit``: LSN of the open transaction's commit. ``last_…`` is about the
-    last transaction that ended: LSN of its commit, the place after it, its time (microseconds since 1970) and the
-    CRC-32 of its Begin and Commit messages. ``log_bytes``: the bytes that `add_all` took. ``ended_ids`` and
-    ``ended_at``: the ids (their lower halves) of the transactions that ended since the caller last cleared the lists,
-    and the places after them.
+    ``transactions``: the ended ones. ``commit``: LSN of the open transaction's commit. ``last_…``: of the transaction
+    that ended last: LSN of its commit, the place after it, its time (microseconds since 1970) and the CRC-32 of its
+    Begin and Commit messages. ``log_bytes``: the bytes that `add_all` took. ``ended_ids`` and ``ended_at``: the lower
+    halves of the ids of the transactions that ended since the caller last cleared the lists, and the places after them.
 
-    A logical message that is not transactional moves ``place`` only: its update has a transaction of its own, numbered
-    with the LSN before ``place`` and dated as the transaction before it, or as it was sent. The server does not send it
-    again when reading begins there, so it proves nothing; one that does not lie behind ``place`` was read before.
+    A logical message outside a transaction only advances ``place``. Its update is a transaction of its own, with the
+    LSN before ``place`` as its number, and with the time of the previous transaction or of sending. The server does not
+    send it again when reading begins at that place, so it proves nothing. A message not after ``place`` was read
+    before.
     """
 
     def __init__(self, tables: Tables, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16) -> None:
@@ -121,13 +120,13 @@ class Encoder:
         self.ended_ids = array("I")
         self.ended_at = array("Q")
         self._id = 0
-        self._tx_first = 0  # its first update among those that are not taken yet
+        self._tx_first = 0  # its first update among those not yet taken
         self._tx_taken = 0
         self._checksum = 0
         self._known: dict[int, Table] = {}
         # The Relation message of each known table, and the commit of the transaction in which it came.
         self._relations: dict[int, tuple[Relation, int]] = {}
-        self._names: dict[int, tuple[int, str]] = {}  # names that no transaction needed yet
+        self._names: dict[int, tuple[int, str]] = {}  # new names that no transaction has used yet
         self._names_from = _NEVER  # the first place among them
         self._messages: Any = None  # the `Table` of logical messages
         self._table: Any = None  # the `Table` of the last row
@@ -135,23 +134,23 @@ class Encoder:
 
     @property
     def used(self) -> int:
-        """Bytes that the updates take which are not taken yet."""
+        """The bytes of the updates not yet taken."""
         return int(self.rows.updates.used)
 
     @property
     def updates(self) -> int:
-        """How many updates are not taken yet."""
+        """The number of updates not yet taken."""
         return int(self.rows.updates.count)
 
     @property
     def too_large(self) -> int:
-        """Updates that went without their values so far."""
+        """The number of updates so far that lack their values."""
         return int(self.rows.too_large)
 
     def add(self, data: bytes) -> int:
-        """Encode what one message of log data holds; returns `COMMIT` when it ended a transaction, else `OK`.
+        """Encode one message of log data. Returns `COMMIT` if it ended a transaction, else `OK`.
 
-        Raises :class:`DecodeError` for what cannot be read and is not a row of a table that is known.
+        Raises :class:`DecodeError` for unreadable data, except for a row of a known table.
         """
         p = data
         size = len(data)
@@ -171,8 +170,8 @@ class Encoder:
         return OK
 
     def add_all(self, messages: list[bytes], at: int, max_bytes: int) -> int:
-        """Encode ``messages`` from the one at ``at`` on, until one is no log data or ``max_bytes`` are encoded; returns
-        the place of the first that is left. ``last_…`` shows whether transactions ended. Raises as `add`."""
+        """Encode ``messages`` from index ``at`` on, until one is no log data or ``max_bytes`` are encoded. Returns the
+        index of the first message left. ``last_…`` shows whether transactions ended. Raises as `add`."""
         count = len(messages)
         while at < count and self.rows.updates.used < max_bytes:
             message = messages[at]
@@ -184,11 +183,12 @@ class Encoder:
         return at
 
     def rename(self, names: Mapping[int, tuple[int, str]]) -> None:
-        """Use these names in the transactions that begin from now on. ``names``: by number (OID) of a table a place and
-        the table's name in transactions that commit at or after it, unless a later Relation message has another one.
+        """Use these names in the transactions that begin from now on. ``names``: by OID of a table, a place and the
+        table's name. The name applies to transactions that commit at or after the place, until a Relation message has
+        another one.
 
-        The server does not send the Relation message of a partitioned table again when only that table's name or the
-        name of its schema changes, because it sends the message with the first row of each partition.
+        The server sends the Relation message of a partitioned table with the first row of each partition. So it sends
+        none if only the name of that table or of its schema changes.
         """
         self._names = dict(names)
         self._names_from = min((place for place, _ in names.values()), default=_NEVER)
@@ -230,7 +230,7 @@ class Encoder:
         return table
 
     def _rare(self, data: bytes, kind: int) -> None:
-        """The messages that are not rows and do not begin or end a transaction."""
+        """Handle the messages that are neither rows nor the beginning or end of a transaction."""
         try:
             if kind == _RELATION:
                 relation = parse_relation(data, _HEADER, self.tables.encoding)
@@ -275,7 +275,7 @@ class Encoder:
         prefix = message.prefix.encode()
         self.rows.message(table.schema, table.shard, prefix, message.content, message.transactional)
         if alone:
-            # The LSN is the place behind the message, where a commit may begin: no commit has one less.
+            # The LSN is the place after the message, where a commit may begin. No commit begins one byte before.
             committed_at_us = self.last_committed_at_us or self._time(data, 17)
             self.transactions.add(0, message.lsn - 1, message.lsn, committed_at_us)
             self.transactions.end(self.rows.updates.count)
@@ -300,7 +300,7 @@ class Encoder:
             self._rename()
 
     def _rename(self) -> None:
-        """Give the known tables the names that they have in the transaction that begins."""
+        """Give the known tables the names that they have in the new transaction."""
         for number, (place, name) in tuple(self._names.items()):
             if place > self.commit:
                 continue
@@ -333,7 +333,7 @@ class Encoder:
         self.last_checksum = crc32(data[_HEADER:], self._checksum)
 
     def _number(self, data: bytes, at: int) -> int:
-        """The eight bytes at ``at``, high byte first."""
+        """The big-endian number in the eight bytes at ``at``."""
         p = data
         n = 0
         for i in range(8):
@@ -341,7 +341,7 @@ class Encoder:
         return n
 
     def _time(self, data: bytes, at: int) -> int:
-        """The time in the eight bytes at ``at``, in microseconds since 1970; 0 for one before 2000 or in 100,000
+        """The time in the eight bytes at ``at``, in microseconds since 1970; 0 for a time before 2000 or after 100,000
         years."""
         n = self._number(data, at)
         return 0 if n >> 62 else n + _EPOCH_US
@@ -350,14 +350,13 @@ class Encoder:
         name = _NAMES.get(data[_HEADER], f"of kind {data[_HEADER : _HEADER + 1]!r}")
         return DecodeError(f"the message {name} at {_lsn(self._number(data, 1))}: {problem}", hint=_REPORT)
 
-    # --- what is encoded ------------------------------------------------------------------------------------------
+    # --- encoded updates ------------------------------------------------------------------------------------------
 
     def take(self, whole: bool = False) -> Piece:
-        """What was encoded since the last call; ``whole``: without the open transaction, which is kept for the next
-        one.
+        """The updates encoded since the last call. ``whole``: the open transaction is left for the next call.
 
-        ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of
-        one.
+        The piece's ``first_index`` is the index of its first update in its transaction, and is not 0 if the piece
+        begins within one.
         """
         updates: Updates = self.rows.updates
         transactions = self.transactions

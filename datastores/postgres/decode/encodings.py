@@ -1,9 +1,9 @@
-"""The encodings of databases, and the handling of bytes that are not valid in them. Pure.
+"""The encodings of databases, and the treatment of invalid bytes. Pure.
 
-A server converts everything to the session's encoding. If one value cannot be converted, the server ends the session,
-and the log could not be read past that value. So a session uses the database's own encoding, in which nothing is
-converted, and the bytes are decoded here. A value that is not valid text is sent as bytes. In a name each invalid byte
-is shown as in a URL, ``%81``.
+A server converts all text to the session's encoding. If a value cannot be converted, the server ends the session, and
+the log cannot be read past that value. So a session uses the database's own encoding, which needs no conversion, and
+the publisher decodes the bytes here. A value that is not valid text is sent as bytes. An invalid byte in a name is
+shown as in a URL, ``%81``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _CODECS: Final = {
     "WIN874": "cp874",
     **{f"WIN{page}": f"cp{page}" for page in range(1250, 1259)},
 }
-"""The encodings for which Python has the same characters as PostgreSQL. The others (EUC_JIS_2004, EUC_JP, EUC_KR,
-EUC_TW, MULE_INTERNAL) are converted by the server."""
+"""The encodings in which Python and PostgreSQL have the same characters. The server converts the others (EUC_JIS_2004,
+EUC_JP, EUC_KR, EUC_TW, MULE_INTERNAL)."""
 
 _SHOWN: Final = "wormhole-shown"
 _SHOWN_BYTE: Final = re.compile("%[89A-F][0-9A-F]")
@@ -54,33 +54,33 @@ codecs.register_error(_SHOWN, _show)
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """``client``: the session's ``client_encoding``. ``codec``: Python's name for it."""
+    """``client``: the session's ``client_encoding``. ``codec``: Python's name of it."""
 
     client: str
     codec: str
 
     @property
     def is_utf8(self) -> bool:
-        """Whether valid text already has the encoding of the wire."""
+        """Whether the encoding is UTF-8, as in updates."""
         return self.codec == "utf-8"
 
     def show(self, raw: bytes) -> str:
-        """Decode a name; see the module."""
+        """Decode a name. Invalid bytes are shown as in a URL."""
         return raw.decode(self.codec, _SHOWN)
 
     def to_utf8(self, raw: bytes) -> bytes | None:
-        """A value in UTF-8; ``None``: it is not valid text."""
+        """Convert a value to UTF-8; ``None``: it is not valid text."""
         try:
             return raw.decode(self.codec).encode()
         except UnicodeDecodeError:
             return None
 
     def to_server(self, text: str) -> bytes:
-        """Encode a statement. A character that the encoding does not have is in no name or value of the database."""
+        """Encode a statement. A character that the encoding lacks is in no name or value of the database."""
         return text.encode(self.codec, "backslashreplace")
 
     def is_shown(self, name: str) -> bool:
-        """Whether the name may contain bytes in shown form. The server would not accept such a name."""
+        """Whether the name may contain invalid bytes in their shown form, which the server would not accept."""
         return self.client != "UTF8" and _SHOWN_BYTE.search(name) is not None
 
 
@@ -88,6 +88,6 @@ UTF8: Final = Encoding("UTF8", "utf-8")
 
 
 def encoding_of(server: str) -> Encoding:
-    """The encoding of a session in a database with encoding ``server``."""
+    """The session encoding for a database with encoding ``server``."""
     codec = _CODECS.get(server)
     return UTF8 if codec is None else Encoding(server, codec)

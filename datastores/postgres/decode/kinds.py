@@ -1,7 +1,7 @@
-"""How a column's text is decoded, by its type.
+"""Chooses by a column's type how its text is decoded.
 
-Subscribers get typed values if Python can represent every value of the type. Other values are the text that ``SELECT``
-shows with `SESSION_SETTINGS`.
+Subscribers get typed values if Python can represent every value of the type. Other values are text, as ``SELECT`` shows
+them with `SESSION_SETTINGS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOUBLE: Final = 5
 DECIMAL: Final = 6
 
 SCHEMA_TYPES: Final = ("text", "bytes", "int", "uint", "bool", "double", "decimal")
-"""The name of a column's type in a schema, by kind."""
+"""The schema's name of a column's type, by kind."""
 
 SESSION_SETTINGS: Final = {
     "DateStyle": "ISO, YMD",
@@ -30,9 +30,9 @@ SESSION_SETTINGS: Final = {
     "search_path": "",  # names of tables, types and functions are shown with their schema
     "quote_all_identifiers": "off",
 }
-"""Settings of a session. With other settings the same value would have another text.
+"""Settings of a session. Other settings would change the text of values.
 
-`lc_monetary` stays the database's: it determines how many digits of a stored `money` follow the decimal point.
+`lc_monetary` keeps the database's setting, which determines the decimal places of a stored `money`.
 """
 
 _BY_OID: Final = {
@@ -66,8 +66,8 @@ _BY_NAME: Final = {
 
 
 def kind_of(oid: int, base: tuple[str, str] | None) -> int:
-    """The kind of a type. ``base``: schema and name from the Type message of a type that is not built in. For a domain
-    they are those of the type that it is based on; the schema of a built-in type is empty."""
+    """The kind of a type. ``base``: schema and name from the Type message, for a type that is not built in. A domain
+    has those of its base type. The schema of a built-in type is empty."""
     if base is None:
         return _BY_OID.get(oid, TEXT)
     schema, name = base

@@ -1,7 +1,7 @@
 """Reads the rare messages of pgoutput, which describe tables and types.
 
-Layout, by PostgreSQL's documentation of the logical replication message formats; numbers are big endian, ``text`` ends
-with a zero byte. An empty schema name stands for ``pg_catalog``::
+PostgreSQL's documentation of the logical replication message formats has the layout. Numbers are big endian, and
+``text`` ends with a zero byte. An empty schema name means ``pg_catalog``::
 
     Relation := 'R' id (4) schema (text) table (text) replica identity (1) number of columns (2) column*
     column   := flags (1; 1: part of the key) name (text) type (4) type modifier (4)
@@ -43,8 +43,7 @@ FULL: Final = "f"
 INDEX: Final = "i"
 
 MESSAGES: Final = "@message"
-"""The table of logical messages (``pg_logical_emit_message``). They are delivered as inserts of a table without a key.
-"""
+"""The table of logical messages (``pg_logical_emit_message``), which are delivered as inserts. It has no key."""
 
 _HEADER: Final = 25  # the header of a message with log data
 _IDENTITIES: Final = frozenset({DEFAULT, NOTHING, FULL, INDEX})
@@ -53,8 +52,8 @@ _MOST_COLUMNS: Final = 1664  # PostgreSQL's limit for a table
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """``is_key``: the column is part of a row's identity in the log; with `FULL` every column is. ``modifier``: -1 for
-    none."""
+    """``is_key``: the column is part of a row's identity in the log; with `FULL` every column is. ``modifier``: the
+    type's modifier; -1: none."""
 
     name: str
     type: int
@@ -64,8 +63,8 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The description of a table for the rows after this message. ``identity``: its REPLICA IDENTITY, one of `DEFAULT`,
-    `NOTHING`, `FULL`, `INDEX`."""
+    """Describes a table for the rows after this message. ``identity``: its REPLICA IDENTITY: `DEFAULT`, `NOTHING`,
+    `FULL` or `INDEX`."""
 
     id: int
     schema: str
@@ -81,7 +80,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """A type that is not built in. For a domain, the names are those of the type that it is based on."""
+    """A type that is not built in. For a domain, schema and name are those of its base type."""
 
     id: int
     schema: str
@@ -99,7 +98,7 @@ class LogicalMessage:
 
 
 class _Cursor:
-    """Takes fields off a message, in order. Raises :class:`DecodeError` naming the message and the field."""
+    """Reads the fields of a message in order. Raises :class:`DecodeError` with the message and the field."""
 
     def __init__(self, data: bytes, at: int, what: str, encoding: Encoding = UTF8) -> None:
         self._data = data
@@ -181,7 +180,7 @@ def parse_message(data: bytes, at: int, encoding: Encoding = UTF8) -> LogicalMes
 
 
 def parse_truncate(data: bytes, at: int) -> tuple[int, ...]:
-    """Ids of the tables of the Truncate message at ``at``. Raises :class:`DecodeError`."""
+    """The OIDs of the tables in the Truncate message at ``at``. Raises :class:`DecodeError`."""
     cursor = _Cursor(data, at, "Truncate message")
     count = cursor.number(">I", "number of tables")
     cursor.number(">B", "options")
@@ -191,8 +190,8 @@ def parse_truncate(data: bytes, at: int) -> tuple[int, ...]:
 
 
 def begins_behind(data: bytes, place: int) -> bool:
-    """Whether log data begins a transaction that was committed at or after ``place``, or is a message outside of a
-    transaction that lies after ``place``."""
+    """Whether log data begins a transaction committed at or after ``place``, or is a logical message after ``place``
+    and outside a transaction."""
     kind, content = data[_HEADER : _HEADER + 1], data[_HEADER + 1 :]
     if kind == b"B" and len(content) >= 8:
         return int.from_bytes(content[:8]) >= place

@@ -1,13 +1,13 @@
-"""One tuple of pgoutput, from its texts to the wire's values. Hot: compiled where possible.
+"""Reads one tuple of pgoutput and encodes its texts as values of an update. Hot: compiled where possible.
 
     tuple  := number of columns (2) column*
-    column := 'n' | 'u' | 't' length (4) text         NULL, unchanged TOAST (its value is not in the log), a value
+    column := 'n' | 'u' | 't' length (4) text         NULL, unchanged TOAST (not in the log), a value
 
-A column becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole
-tuples can be copied into an update, and a key's columns alone with another tag.
+A column becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``). So a whole tuple
+can be copied into an update, and the key's columns can be copied alone with another tag.
 
-Text is converted from the database's encoding. What is no text in it (a database in SQL_ASCII or WIN1252 can hold such)
-goes as bytes: it could not be a string of the wire, and no byte of it is lost.
+Text is converted from the database's encoding. A value that is not valid text (possible in SQL_ASCII or WIN1252) is
+sent as bytes, so that no byte is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Image"]
 
-_ENTRY_ROOM: Final = 32  # for a tag, two lengths, another tag and a number
+_ENTRY_ROOM: Final = 32  # bytes for two tags, two lengths and a number
 
 # Tags of Value's fields.
 _V_BYTES: Final = 0x0A
@@ -42,11 +42,11 @@ _BINARY: Final = 0x62
 
 _LIMIT: Final = (1 << 31) - 1
 _SHOWN: Final = 40
-"""Bytes of a value that a message shows."""
+"""The most bytes of a value that an error message shows."""
 _DIGITS: Final = 19
 _LARGEST: Final = (1 << 63) - 1
 _NOT_FINITE: Final = frozenset({b"NaN", b"Infinity", b"-Infinity"})
-# What a digit of a bytea's text stands for; 16: it is none.
+# The value of each hexadecimal digit of a bytea's text; 16: no digit.
 _HEX: Final = bytes(int(chr(c), 16) if chr(c) in "0123456789abcdefABCDEF" else 16 for c in range(256))
 
 
@@ -61,10 +61,10 @@ class Image(Entries):
         self._double_bytes = self._double_byte_view
 
     def read(self, data: bytes, at: int, end: int, table: Table, tag: int, key_only: bool) -> int:
-        """Read the tuple at ``at``, whose entries get ``tag``; returns the place after it.
+        """Read the tuple at ``at`` into entries with ``tag``. Returns the offset after it.
 
-        ``key_only``: a key tuple, in which the other columns are NULL and mean nothing. Raises :class:`DecodeError`
-        naming table and column.
+        ``key_only``: a key tuple, whose other columns are NULL and meaningless. Raises :class:`DecodeError` with table
+        and column.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"tuple {at}:{end} of {len(data)} bytes is out of range")
@@ -115,7 +115,7 @@ class Image(Entries):
             here[c] = 1
             if end - at < 4:
                 raise self._bad(table, c, "its length is cut")
-            length = p[at]  # step by step: compiled, the shift of one byte has 32 bits and a sign
+            length = p[at]  # in steps, because a compiled shift of a byte has 32 bits and a sign
             length = length << 8 | p[at + 1]
             length = length << 8 | p[at + 2]
             length = length << 8 | p[at + 3]
@@ -152,7 +152,7 @@ class Image(Entries):
         self.used = used
         return at
 
-    # --- values, from the entry's tag or, for those of any length, from its length on; each returns the place after it
+    # --- values: each writes an entry from its tag on (strings: from its length on), and returns the offset after it -
 
     def _int(self, used: int, table: Table, c: int, data: bytes, at: int, length: int) -> int:
         p = data
@@ -172,7 +172,7 @@ class Image(Entries):
             at += 1
         if n > _LARGEST and not (negative and n == _LARGEST + 1):
             raise self._none(table, c, data, begin, length)
-        # A zigzag: the lowest bit is the sign.
+        # Zigzag encoding: the lowest bit is the sign.
         n = n - 1 << 1 | 1 if negative and n else n << 1
         o[used + 2] = _V_INT
         stop = put_varint(self.out, used + 3, n)
@@ -195,7 +195,7 @@ class Image(Entries):
         return stop
 
     def _float(self, used: int, table: Table, c: int, data: bytes, at: int, length: int) -> int:
-        """A float4 has the fewest digits that are only its own; as a double they print the same."""
+        """Copy a float4 as a double. Its text has the fewest digits that identify it, so both print the same."""
         o = self.out
         try:
             self._double[0] = float(data[at : at + length])

@@ -1,11 +1,11 @@
-"""Rows of pgoutput to update bytes. Hot: compiled where possible.
+"""Encodes the rows in pgoutput messages as updates. Hot: compiled where possible.
 
     Insert := 'I' id of the table (4) 'N' tuple
     Update := 'U' id of the table (4) ['K' key tuple | 'O' tuple] 'N' tuple
     Delete := 'D' id of the table (4) ('K' key tuple | 'O' tuple)
 
-An update has an old tuple only where the key changed, or with REPLICA IDENTITY FULL. An update of a row is made of its
-images by `datastores.common.encode.row_updates`.
+An update has an old tuple only if the key changed, or with REPLICA IDENTITY FULL. From the images,
+`datastores.common.encode.row_updates` makes the update.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Rows"]
 
-# What an update is on the wire (wormhole.wire.v1.Op).
+# The operations (wormhole.wire.v1.Op).
 _INSERT: Final = 1
 _UPDATE: Final = 2
 _DELETE: Final = 3
@@ -40,7 +40,7 @@ _OLD_KEY_TUPLE: Final = 0x4B
 
 
 class Rows:
-    """Encodes rows one after the other into ``updates``."""
+    """Encodes rows in order into ``updates``. A method that raises :class:`DecodeError` adds nothing."""
 
     def __init__(self, max_update_bytes: int, hash_shards: int, room: int) -> None:
         self._before = Image(max_update_bytes)
@@ -50,19 +50,17 @@ class Rows:
 
     @property
     def too_large(self) -> int:
-        """How many updates went without their values."""
+        """The number of updates without their values."""
         return int(self._composed.too_large)
 
     def insert(self, data: bytes, at: int, end: int, table: Table) -> None:
-        """Encode the row at ``at``, which is the place behind the table's id; as all of these, nothing is kept where
-        it raises :class:`DecodeError`."""
+        """Encode the insert of the row at ``at``, the offset after the table's id."""
         at = self._new(data, at, end, table)
         self._end_of_row(table, at, end)
         self._composed.change(table, _INSERT, False)
 
     def existing(self, data: bytes, at: int, end: int, table: Table, left_out: bool) -> int:
-        """Encode a row that the table holds, likewise; returns the bytes that its key takes. ``left_out``: it goes
-        without its values."""
+        """Encode an existing row. Returns the bytes of its key. ``left_out``: its values are left out."""
         at = self._new(data, at, end, table)
         self._end_of_row(table, at, end)
         after = self._after
@@ -75,7 +73,7 @@ class Rows:
         return size
 
     def update(self, data: bytes, at: int, end: int, table: Table) -> None:
-        """Encode the change of a row, likewise."""
+        """Encode the change of a row."""
         p = data
         old = at < end and p[at] != _NEW
         if old:
@@ -90,7 +88,7 @@ class Rows:
         self._composed.change(table, _UPDATE, old)
 
     def delete(self, data: bytes, at: int, end: int, table: Table) -> None:
-        """Encode the end of a row, likewise."""
+        """Encode the delete of a row."""
         if at == end:
             raise self._bad(table, "the tuple of a deleted row is missing")
         at = self._read_old(data, at, end, table)
@@ -102,7 +100,7 @@ class Rows:
         self._composed.change(table, _DELETE, False)
 
     def message(self, schema: int, shard: int, prefix: bytes, content: bytes, transactional: bool) -> None:
-        """Encode a logical message: the insert of a row with these values."""
+        """Encode a logical message as the insert of a row with these values."""
         size = len(prefix)
         entry = 1 + varint_size(size) + size
         whole = 1 + varint_size(len(content)) + len(content)

@@ -1,4 +1,4 @@
-"""A table's plan as the decoder of its rows uses it. Hot: compiled where possible, for its types."""
+"""The properties of a table that the decoder of its rows needs. Hot: compiled where possible, for its types."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Table(RowTable):
     """``kinds``: the kind of each column (see `datastores.postgres.decode.kinds`). ``identity``: 1 for a column that a
     key tuple in the log holds. ``keyed``: 1 for each column of the key.
 
-    ``barrier_schema`` and ``barrier_shard``: the ordinals of a TRUNCATE.
-    ``skipped``: no row of the table is passed on. ``error``: why its rows cannot be read, if they cannot; ``inserts``:
-    inserted rows can be read all the same. ``to_utf8``: converts a text's bytes to UTF-8, and bytes that are no text to
-    ``None``; without it every text is UTF-8 already.
+    ``barrier_schema`` and ``barrier_shard``: the ordinals for a TRUNCATE. ``skipped``: no row of the table is
+    delivered. ``error``: why its rows cannot be read; ``None``: they can. ``inserts``: inserted rows can be read in
+    spite of ``error``. ``to_utf8``: converts a text's bytes to UTF-8, and invalid text to ``None``; ``None``: text is
+    UTF-8.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The tables that a reader meets: their schemas, their keys and the shards that they belong to.
+"""Keeps the tables that a reader meets in the log: their schemas, keys and shards.
 
 Relation messages describe the columns of the rows that follow. So rows are read with the columns that the table had
 when they were written. Names are ``schema.table``. Shards: the whole log, one per schema (``log.schema``), one per
@@ -26,14 +26,13 @@ __all__ = ["FindKey", "FindLoggedKeys", "Tables", "shard_name", "skips"]
 _MESSAGE_COLUMNS: Final = (Column("prefix", "text"), Column("content", "bytes"), Column("transactional", "bool"))
 
 FindKey = Callable[[Relation, int], CatalogueKey | None]
-"""Returns a table's columns and primary key as the catalogue has them now; ``None``: the table does not exist. Called
-if the log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the commit of the transaction
-that is decoded."""
+"""Returns a table's present columns and primary key in the catalogue; ``None``: the table does not exist. Called if the
+log does not contain the key (REPLICA IDENTITY FULL and NOTHING), with the LSN of the decoded transaction's commit."""
 
 FindLoggedKeys = Callable[[], tuple[int, LoggedKeys]]
-"""Returns the facts about all tables' keys that the log does not show, and a place: transactions that committed before
-it saw the keys like this. Called for a table whose key the log should contain, in a transaction that committed after
-the place of the last result."""
+"""Returns facts about all tables' keys that the log does not show, and a place. The facts hold for transactions that
+committed before the place. Called for a table whose key the log should contain, in a transaction that committed after
+the last result's place."""
 
 _AFTER_ALL: Final = 1 << 64
 _MOST_BYTES: Final = 64 << 20
@@ -53,17 +52,17 @@ def shard_name(log: str, sharding: Sharding, schema: str, table: str) -> str:
 
 
 def skips(skipped: Set[str], schema: str, table: str) -> bool:
-    """Whether ``skip_tables`` names the table, or all of its schema as ``schema.*``."""
+    """Whether ``skip_tables`` names the table, or its whole schema as ``schema.*``."""
     return f"{schema}.{table}" in skipped or f"{schema}.*" in skipped
 
 
 class Tables:
     """``schemas`` and ``shards`` are the arguments of `runs_of`. ``skipped``: tables whose rows are skipped and break
-    no shard, ``schema.*`` for all of a schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: tables
-    whose key the log does not contain have no key, and other keys are complete and unique. ``encoding``: the encoding
-    of names and values. ``truncated``: by table name the LSN of the commit of the last transaction that truncated it.
+    no shard; ``schema.*``: the whole schema. ``find_key`` and ``find_logged`` query the catalogue; ``None``: a table
+    has no key unless the log contains it, and keys are complete and unique. ``encoding``: of names and values.
+    ``truncated``: by table name, the LSN of the commit that last truncated the table.
 
-    Descriptions are never forgotten. When they take 64 MiB the reader ends, and the next reader begins with none."""
+    Descriptions are never removed. When they take 64 MiB the reader ends, and the next reader begins without any."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class Tables:
         self._skipped = skipped
         self._find_key = find_key
         self._find_logged = find_logged
-        self._logged = LoggedKeys()  # as seen by transactions that committed before ...
+        self._logged = LoggedKeys()  # valid for transactions that committed before the place below
         self._logged_until = 0
         self._found_keys: dict[int, KeyPlaces] = {}  # the last result for each table whose key is not in the log
         self._types: dict[int, tuple[str, str]] = {}
@@ -99,14 +98,14 @@ class Tables:
             self._shard(log)
 
     def learn_type(self, found: TypeName) -> None:
-        """Take in a Type message. It precedes the Relation messages that need it."""
+        """Add a type from its message, which precedes the Relation messages that need it."""
         if self._types.get(found.id) != (found.schema, found.name):
             self._use(_NAME_COST + len(found.schema) + len(found.name))
         self._types[found.id] = (found.schema, found.name)
 
     def learn(self, relation: Relation, commit: int = 0) -> Table:
-        """Take in a Relation message: the rows after it have these columns. ``commit``: LSN of the commit of the
-        message's transaction."""
+        """Add a table from its Relation message, which describes the rows after it. ``commit``: LSN of the commit of
+        the message's transaction."""
         columns = relation.columns
         if relation.id not in self._numbers:
             self._use(_TABLE_COST)
@@ -126,7 +125,7 @@ class Tables:
             key,
             schema=self._schema(Schema(relation.name, tuple(typed[i] for i in key), typed)),
             shard=HASHED if hashed else self._shard(own),
-            # A barrier carries no values. Without columns its schema is the same wherever reading began.
+            # A barrier has no values. Its schema has no columns, so it is the same wherever reading began.
             barrier_schema=self._schema(Schema(relation.name, (), ())),
             barrier_shard=ALL_SHARDS if hashed else self._shard(own),
             skipped=skipped,
@@ -153,15 +152,13 @@ class Tables:
         )
 
     def break_at(self, table: Table, commit: int, error: DecodeError) -> None:
-        """Halt the shards of a table with a row that cannot be read. ``commit``: LSN of the transaction's commit."""
+        """Halt the shards of a table because of an unreadable row. ``commit``: LSN of the transaction's commit."""
         shards = [self.shards[table.shard]] if table.shard in self.shards else self.hashed
         for shard in shards:
             self._broken.setdefault(shard, (commit, error))
 
     def take_broken(self, before: int = _AFTER_ALL) -> dict[str, DecodeError]:
-        """The shards that break in transactions that committed before this LSN, with the reason. Each is
-        returned once.
-        """
+        """The shards that break in transactions that committed before this LSN, with the reason, once each."""
         found = {shard: error for shard, (commit, error) in self._broken.items() if commit < before}
         for shard in found:
             del self._broken[shard]
@@ -173,7 +170,7 @@ class Tables:
         return [self.shards[k] for k in range(self._sharding.count)]
 
     def _key(self, relation: Relation, commit: int) -> tuple[tuple[int, ...], DecodeError | None]:
-        """Positions of the key's columns, and why the key is not known."""
+        """The positions of the key's columns, and the error if the key is unknown."""
         if relation.identity not in {FULL, NOTHING}:
             self._found_keys.pop(relation.id, None)  # the key may now change unnoticed
             key = tuple(i for i, column in enumerate(relation.columns) if column.is_key)
@@ -182,7 +179,7 @@ class Tables:
             return (), None
         found = self._find_key(relation, commit)
         if found is None and relation.identity == NOTHING:
-            return (), None  # the log has only inserts, which need no key
+            return (), None  # only inserts are in the log, and they need no key
         if found is None:
             return (), _unknown_key(relation, "the catalogue does not have the table any more")
         places = places_of(relation, found, self._found_keys.get(relation.id))
@@ -194,7 +191,7 @@ class Tables:
     def _logged_key(
         self, relation: Relation, key: tuple[int, ...], commit: int
     ) -> tuple[tuple[int, ...], DecodeError | None]:
-        """Positions of the key's columns in the log, and why the key is incomplete or not unique."""
+        """The positions of the key's columns in the log, and the error if the key is incomplete or not unique."""
         if self._find_logged is not None and commit >= self._logged_until:
             self._logged_until, self._logged = self._find_logged()
         if relation.id in self._logged.repeated:
@@ -238,9 +235,7 @@ class Tables:
 
 
 def _repeated_key(relation: Relation) -> DecodeError:
-    """The error for a key that two rows may share. A changed row has no other identity in the log. Inserts need
-    none.
-    """
+    """The error for a key that two rows may share. A changed row has no other identity in the log."""
     return DecodeError(
         f"the key of {relation.name} does not identify a row: a partition lacks it, or has it DEFERRABLE, so two rows "
         "may have equal keys",

@@ -1,3 +1,1 @@
-"""What a publisher needs in the database: the findings of `wormholectl doctor`, and the SQL that creates what is
-missing.
-"""
+"""`wormholectl doctor` for PostgreSQL: findings about the database, and the SQL that creates missing objects."""

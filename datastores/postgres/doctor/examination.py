@@ -32,13 +32,13 @@ WARN: Final = Severity.WARN
 PROBLEM: Final = Severity.PROBLEM
 _TIMEOUT_S: Final = 60.0
 NEWEST_VERSION: Final = 18
-"""The newest version of the server when this was written."""
+"""The newest version of the server that this release knows."""
 
 
 def check(address: Address) -> Report:
     """Examine the database for a publisher that uses this account.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached,
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if it cannot be reached, and
     :class:`~wormhole.model.errors.UsageError` for a wrong account or certificate.
     """
     connection = connect(address, timeout_s=_TIMEOUT_S)
@@ -142,7 +142,7 @@ def _privileges(address: Address, tables: list[TableIdentity], *, replicates: bo
 
 
 def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
-    """Findings on the limits of sessions and slots: each reader needs one of both, and the log two more slots."""
+    """Findings on the limits of sessions and slots. Each reader needs a session and a slot, the log two more slots."""
     missing = 2 - len(state.slots)
     for what, setting, used, needed in (
         ("replication slots", "max_replication_slots", "SELECT count(*) FROM pg_replication_slots", 1 + missing),
@@ -163,7 +163,7 @@ def _room(connection: Connection, state: ServerState) -> Iterator[Finding]:
 
 
 def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
-    """Findings on sessions that send the log: whether one begins, and whether it sends the log's own bytes."""
+    """Findings on walsender sessions: whether the server starts one, and whether it sends the log's own bytes."""
     try:
         connect(address, walsender=True, timeout_s=_TIMEOUT_S).close()
     except WormholeError as error:
@@ -190,7 +190,7 @@ def _sessions(state: ServerState, address: Address) -> Iterator[Finding]:
 
 
 def way_findings(connection: Connection, address: Address) -> Iterator[Finding]:
-    """Findings on the way to the server: passwords and TLS."""
+    """Findings on the connection to the server: passwords and TLS."""
     for remark in address.remarks:
         yield Finding("password", WARN, remark, "a user who reads it may read the whole log", "make it private")
     if address.exposed and address.password:

@@ -1,4 +1,4 @@
-"""The findings of ``doctor`` on the publication: its tables, what it sends of them, and their keys."""
+"""The findings of ``doctor`` on the publication: its tables, the changes that it sends, and the tables' keys."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _CHECKS: Final = {
     Refusal.GENERATED: "publication_generated",
     Refusal.VIRTUAL: "publication_generated",
 }
-"""The names of findings that are not about a table's identity."""
+"""The codes of findings that do not concern a table's identity."""
 
 
 def wanted_publication(name: str, tables: Sequence[TableIdentity], version: int) -> str:
-    """The statement that creates the publication, of every table without an obstacle. ``version``: the server's."""
+    """The statement that creates the publication with every table without an obstacle. ``version``: the server's."""
     accepted = [one.listed_name for one in tables if not one.obstacle]
     return slots.statement_of_publication(name, accepted, version)
 
@@ -84,8 +84,8 @@ def publication_findings(
 
 
 def identity_findings(tables: list[TableIdentity], publication: str) -> Iterator[Finding]:
-    """Findings on tables without a key, and on tables whose UPDATE and DELETE the server refuses because of the
-    publication."""
+    """Findings on tables without a key, and on tables whose UPDATE and DELETE the server refuses because they are
+    published."""
     for refusal in Refusal:
         found = [one for one in tables if one.refusal is refusal]
         if found:
@@ -128,7 +128,7 @@ def unlogged_partition_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def named_values_findings(connection: Connection) -> Iterator[Finding]:
-    """Findings on columns whose text changes, without a trace in the log, when another object is renamed."""
+    """Findings on columns whose text changes when another object is renamed. The log does not show such a change."""
     rows = connection.query(
         "SELECT DISTINCT format('%s.%s', n.nspname, c.relname) FROM pg_attribute a JOIN pg_class c "  # noqa: S608
         "ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = a.atttypid "
@@ -148,7 +148,7 @@ def named_values_findings(connection: Connection) -> Iterator[Finding]:
 
 
 def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
-    """The remedy, with its statements, for tables whose changes the server refuses, all for the same reason."""
+    """The remedy, with its statements, for tables whose changes the server refuses for the same reason."""
     refusal, named_ones = refused[0].refusal, refused[:MOST_NAMED]
     sql_names = dict.fromkeys((one.culprit or one).sql_name for one in named_ones)
     listed, publication = ", ".join(one.listed_name for one in named_ones), quote_identifier(publication)
@@ -172,7 +172,7 @@ def remedy(refused: Sequence[TableIdentity], publication: str) -> str:
 
 
 def _how_to_add(name: str, tables: Sequence[TableIdentity]) -> str:
-    """The hint that adds tables. A statement has only tables that break neither the application's writes nor a
+    """The hint that adds tables. Its statement has only the tables that break neither the application's writes nor a
     shard.
     """
     accepted = [one for one in tables if not one.obstacle][:MOST_NAMED]

@@ -1,5 +1,5 @@
-"""A publisher's objects in the database, publication and slots: the SQL that creates missing ones and drops existing
-ones. Nothing is created or dropped without the operator's confirmation.
+"""The SQL that creates missing objects of a publisher in the database and drops existing ones: publication and slots.
+An operator confirms each run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from wormhole.ports.datastore import ServerObjects
 
 __all__ = ["Publishing", "copies_of", "find", "find_names", "plan_publication", "run"]
 
-_MAKES_S: Final = 60  # a slot is complete once every open transaction has ended
+_MAKES_S: Final = 60  # seconds; creating a slot waits for every open transaction
 _TIMED_OUT: Final = "57014"
 _REFUSED: Final = "42501"
 
 
 def find(address: Address, tables: Sequence[str] = ()) -> ServerObjects:
-    """The existing and the missing objects. ``tables``: patterns of the names (``schema.table``) of the tables wanted
-    in the publication. Without any, an existing publication is not changed, and a new one gets every table without an
-    obstacle. Raises as :func:`datastores.postgres.doctor.examination.check`.
+    """The existing and the missing objects. ``tables``: patterns of table names (``schema.table``) for the publication.
+    Without patterns an existing publication is not changed, and a new one gets every table without an obstacle. Raises
+    as :func:`datastores.postgres.doctor.examination.check`.
     """
     names = (slots.held_slot(address.slot), slots.lead_slot(address.slot))
     connection = connect(address)
@@ -78,8 +78,8 @@ class Publishing(NamedTuple):
 def plan_publication(
     known: Sequence[TableIdentity], patterns: Sequence[str], *, is_there: bool, log: str
 ) -> Publishing:
-    """The tables that a publication gets. Raises :class:`~wormhole.model.errors.UsageError` for a given name that no
-    table has.
+    """Plan the publication's tables. Raises :class:`~wormhole.model.errors.UsageError` for a pattern that no table
+    matches.
     """
     for pattern in patterns:
         if not any(_matches(one, [pattern]) for one in known):
@@ -126,10 +126,10 @@ def run(address: Address, statements: Sequence[str]) -> None:
 
 
 def find_names(connection: Connection, address: Address) -> Address:
-    """The address with the slots' name of the only log in this database, for a command that knows no log.
+    """Complete the address for a command without a log: the slots' name is that of the only log in this database.
 
-    If the log's publication does not exist, the address gets the name of the only other publication. Names in the URL
-    are kept. Raises :class:`~wormhole.model.errors.UsageError` if several logs have slots.
+    If the log's publication does not exist, the name of the only other publication is used. Names in the URL are kept.
+    Raises :class:`~wormhole.model.errors.UsageError` if several logs have slots.
     """
     name, publication = address.slot, address.publication
     if not address.names_slot:
@@ -145,20 +145,20 @@ def find_names(connection: Connection, address: Address) -> Address:
         published = {str(one) for (one,) in connection.query("SELECT pubname FROM pg_publication")}
         publication = name
         if name not in published:
-            # If the log has slots, a publication with a name of another log is not this log's.
+            # If the log has slots, another publication is not this log's.
             others = [one for one in published if name == address.slot or not one.startswith(NAME_PREFIX)]
             publication = others[0] if len(others) == 1 else name
     return replace(address, slot=name, publication=publication)
 
 
 def _names_of_logs(connection: Connection, address: Address) -> list[str]:
-    """The slots' names of this database's logs, without ``_held`` and ``_lead``."""
+    """The common prefixes of the slots of this database's logs, without ``_held`` and ``_lead``."""
     rows = connection.query(
         "SELECT slot_name FROM pg_replication_slots WHERE slot_name ~ '_(held|lead)$' AND NOT temporary AND "  # noqa: S608
         f"database = {quote_literal(address.database)} AND plugin = {quote_literal(slots.PLUGIN)}"
     )
     found = {str(name) for (name,) in rows}
-    # Another program's slot may have such an end too. If the name also begins as ours do, one of two slots is enough.
+    # Another program's slot may have this suffix too. With our prefix as well, one of the two slots is enough.
     return sorted(
         name
         for name in {slot[:-5] for slot in found}
@@ -167,8 +167,8 @@ def _names_of_logs(connection: Connection, address: Address) -> list[str]:
 
 
 def copies_of(name: str) -> str:
-    """The pattern of the names of a log's slot copies. It matches no other log's, also if one name begins with the
-    other."""
+    """The pattern of the names of a log's slot copies. It matches no other log's copies, even if one log's name begins
+    with the other's."""
     return f"^{name}_[0-9]+_[0-9a-f]{{4}}_[0-9]+$"
 
 

@@ -1,4 +1,4 @@
-"""The findings of ``doctor`` on the slots: whether they keep the log, how much of it, and what a failover does."""
+"""The findings of ``doctor`` on the slots: whether and how much log they keep, and what happens at a failover."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wormhole.model.findings import Finding, Severity
 __all__ = ["OLD_CATALOGUE", "budget_findings", "is_near", "slot_findings"]
 
 OLD_CATALOGUE: Final = 100_000_000
-"""This number of transactions is half of autovacuum_freeze_max_age's default."""
-_NEAR_SHARE: Final = 5  # a slot is near its limit in the last fifth of it
+"""A number of transactions: half of autovacuum_freeze_max_age's default."""
+_NEAR_SHARE: Final = 5  # a slot is near its limit when less than a fifth is left
 
 OK: Final = Severity.OK
 WARN: Final = Severity.WARN
@@ -120,7 +120,7 @@ def _failover(state: ServerState, both: tuple[Slot, Slot]) -> Iterator[Finding]:
 
 
 def budget_findings(connection: Connection, state: ServerState) -> Iterator[Finding]:
-    """How much log the server keeps. Raises as :func:`slot_findings`."""
+    """Findings on the amount of log that the server keeps. Raises as :func:`slot_findings`."""
     ((idle,),) = connection.query("SELECT current_setting('idle_replication_slot_timeout', true)")
     if idle not in (None, "", "0"):
         yield Finding(

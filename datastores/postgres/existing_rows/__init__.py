@@ -1,1 +1,1 @@
-"""The rows that PostgreSQL's tables hold now."""
+"""Reads the rows that PostgreSQL's tables hold now."""

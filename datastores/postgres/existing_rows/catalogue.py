@@ -1,4 +1,4 @@
-"""The definitions of tables in the catalogues, as one JSON text for each. Equal texts mean that nothing was altered."""
+"""Queries for the definitions of tables, one JSON text for each. An equal text means that nothing was altered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["described", "named", "published"]
 
 _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
-# All names are written with their schema, because the session has an empty search_path.
+# Every name includes its schema, because the session has an empty search_path.
 _BASE = (
     "(WITH RECURSIVE up AS (SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace FROM pg_type t "
     "WHERE t.oid = a.atttypid UNION ALL SELECT t.oid, t.typtype, t.typbasetype, t.typname, t.typnamespace "
@@ -29,7 +29,7 @@ SELECT coalesce(json_agg(json_build_object(
     WHERE e.enumtypid = {_BASE.format("up.oid")})
 ) ORDER BY a.attnum), '[]')
 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""  # noqa: S608
-# The key that the updates have.
+# The key of the table's updates.
 _KEY = f"""(
 SELECT coalesce(json_agg(json_build_object(
   'number', k.number, 'collation', quote_ident(s.nspname) || '.' || quote_ident(l.collname), 'version', l.collversion,
@@ -50,15 +50,15 @@ SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf)))"""
 
 
 def described(version: int, publication: str, estimate: bool = False) -> str:
-    """The SQL expression of the text for the table ``c`` of ``pg_class`` and its schema ``n``.
+    """The SQL expression for the definition of table ``c`` in ``pg_class`` with its schema ``n``.
 
-    ``estimate``: include the estimated number of rows, which changes all the time.
+    ``estimate``: include the estimated number of rows, which changes often.
     """
     filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
 
     def has(table: str, schema: str) -> str:
-        """Whether the publication has a table."""
+        """The SQL condition that the publication has a table."""
         parts = [
             f"EXISTS (SELECT FROM pg_publication p WHERE p.pubname = {quote_literal(publication)} AND p.puballtables)",
             f"EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = {mine} AND r.prrelid = {table})",
@@ -94,7 +94,7 @@ def described(version: int, publication: str, estimate: bool = False) -> str:
 
 
 def named(schema: str, table: str) -> str:
-    """The FROM and WHERE that select one table."""
+    """The FROM and WHERE clauses that select one table."""
     return (
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         f"WHERE n.nspname = {quote_literal(schema)} AND c.relname = {quote_literal(table)}"
@@ -102,7 +102,7 @@ def named(schema: str, table: str) -> str:
 
 
 def published(publication: str) -> str:
-    """The SELECT of the names under which the publication sends rows: schema and table."""
+    """The SELECT for the names (schema and table) under which the publication sends rows."""
     return (
         "SELECT n.nspname, c.relname FROM pg_get_publication_tables("  # noqa: S608
         f"{quote_literal(publication)}) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n "

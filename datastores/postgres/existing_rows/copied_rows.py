@@ -1,7 +1,7 @@
-"""Rows as COPY sends them, to update bytes as the log's decoder writes them. Hot: compiled where possible.
+"""Encodes the rows of a COPY as updates, as the log's decoder does. Hot: compiled where possible.
 
-COPY writes each value as the type's output function does, which is what the log has, too. So a row becomes a tuple of
-pgoutput, which `datastores.postgres.decode.rows` encodes::
+COPY writes a value with its type's output function, as the log does. So a row is converted to a tuple of pgoutput,
+which `datastores.postgres.decode.rows` encodes::
 
     row   := value ('\\t' value)* '\\n'
     value := '\\N' (NULL), or the text with '\\b', '\\f', '\\n', '\\r', '\\t', '\\v' and '\\\\' for these characters
@@ -35,7 +35,7 @@ def _meant(found: re.Match[bytes]) -> bytes:
 
 
 def tuple_of(fields: list[bytes]) -> bytes:
-    """The tuple of pgoutput, with its kind."""
+    """The tuple of pgoutput for a row, with the tuple's kind."""
     parts = [_COUNT.pack(b"N", len(fields))]
     for field in fields:
         if field == _NULL:
@@ -50,10 +50,10 @@ def tuple_of(fields: list[bytes]) -> bytes:
 
 
 class CopiedRows:
-    """Encodes rows of one table, the key of which the table has.
+    """Encodes rows of one table, which has a key.
 
-    ``most``: bytes of values that an update may have; one with more comes without them. ``flagged``: a row has one more
-    value, ``t`` where values of it were left out. ``size``: bytes of all updates.
+    ``most``: the most bytes of values in an update; a larger update comes without them. ``flagged``: each row has one
+    more value, which is ``t`` if values were left out. ``size``: bytes of all updates.
     """
 
     def __init__(self, table: Table, most: int, flagged: bool = False) -> None:
@@ -63,10 +63,10 @@ class CopiedRows:
         self._rows = Rows(most, 0, _ROOM)
 
     def add(self, lines: list[bytes], found: dict[bytes, bytes], room: int) -> int:
-        """Encode ``lines`` until ``size`` is ``room``; returns how many.
+        """Encode ``lines`` until ``size`` reaches ``room``. Returns the number of encoded lines.
 
-        ``found``: gets their updates by key, a ``RowKey`` without a table. Raises
-        :class:`~wormhole.model.errors.DecodeError` for what is no value of its column.
+        ``found``: receives the updates by key, a ``RowKey`` without a table. Raises
+        :class:`~wormhole.model.errors.DecodeError` for a value that does not fit its column.
         """
         rows = self._rows
         updates = rows.updates

@@ -1,4 +1,4 @@
-"""A table's definition for a backfill: its columns, its key, and why its rows cannot be read in chunks. Pure."""
+"""A table's definition for a backfill: its columns, its key, and why its rows may be unreadable in chunks. Pure."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ _WORDS: Final = {
 }
 _PERMANENT: Final = "p"
 _SIZED: Final = frozenset({"text", "varchar", "bpchar", "bytea", "citext"})
-"""Types for which the server knows a value's size without reading the value."""
+"""Types whose values' sizes the server knows without reading the values."""
 _NOTHING: Final = Schema("", (), ())
 _NO_TABLE: Final = Table("", (), (), (), (), schema=0, shard=0, barrier_schema=0, barrier_shard=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The parts of a configuration that decide whether a table is read. ``account``: the account of the session, for a
-    GRANT.
-    """
+    """The configuration that decides whether a table is read. ``account``: the session's account, for a GRANT."""
 
     log: str
     sharding: Sharding
@@ -53,9 +51,9 @@ class Wanted:
 class Definition:
     """A table's columns and key.
 
-    ``source``: the FROM of a SELECT. ``asked``: its columns. ``filter``: the filter of the publication; empty: none.
-    ``long``: columns whose values may be larger than an update, as SQL. ``table`` and ``key_table``: how rows, and keys
-    alone, are encoded. ``refused``: why the rows cannot be read; only the names may be used then.
+    ``source``: the FROM clause of a SELECT. ``asked``: the selected columns. ``filter``: the publication's row filter;
+    empty: none. ``long``: columns, as SQL, whose values may exceed an update's limit. ``table`` and ``key_table``: how
+    rows and keys are encoded. ``refused``: why the rows cannot be read; then only the names are valid.
     """
 
     name: str
@@ -74,7 +72,7 @@ class Definition:
 
     @property
     def portable(self) -> bool:
-        """Whether the keys' order is that of integers or bytes."""
+        """Whether the keys are ordered as integers or bytes."""
         return all(column.kind in PORTABLE and column.place == at for at, column in enumerate(self.key))
 
 
@@ -91,7 +89,7 @@ def without_name(name: str) -> Definition:
 
 
 def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
-    """The definition made from the catalogue's answer (`datastores.postgres.existing_rows.catalogue`)."""
+    """The definition in a row of the catalogues (`datastores.postgres.existing_rows.catalogue`)."""
     schema, table = str(row["schema"]), str(row["table"])
     name = f"{schema}.{table}"
     partitioned = row["kind"] == _PARTITIONED
@@ -133,8 +131,8 @@ def definition_of(row: Mapping[str, Any], wanted: Wanted) -> Definition:
 def _published(
     columns: Sequence[Mapping[str, Any]], listed: Sequence[int] | None, generated: str | None
 ) -> list[Mapping[str, Any]]:
-    """The columns that the log has. ``listed``: the publication's column list; ``None``: all columns that are not
-    generated, or that are generated in the way of ``generated``.
+    """The columns in the log. ``listed``: the publication's column list; ``None``: all columns that are not generated
+    or are generated in the way that ``generated`` names.
     """
     if listed is None:
         return [column for column in columns if column["generated"] in {"", generated}]
@@ -240,7 +238,7 @@ def _no_key(row: Mapping[str, Any], published: set[int]) -> Problem:
 def _learnt(
     schema: str, table: str, columns: Sequence[Mapping[str, Any]], key: Sequence[int], wanted: Wanted
 ) -> tuple[Tables, Table]:
-    """The columns as the log's decoder would get them from a Relation message."""
+    """The columns and the table as the log's decoder builds them from a Relation message."""
     tables = Tables(wanted.log, wanted.sharding, encoding=wanted.encoding)
     for column in columns:
         if not column["built_in"]:
@@ -252,7 +250,7 @@ def _learnt(
 
 
 def _base(column: Mapping[str, Any]) -> tuple[str, str]:
-    """Schema and name of the type that a column's type is based on; the schema is empty for a built-in one."""
+    """Schema and name of a column type's base type. The schema of a built-in type is empty."""
     return str(column["base_schema"]), str(column["base"])
 
 
@@ -275,13 +273,13 @@ def _key_column(column: Mapping[str, Any], numbers: Sequence[int], part: Mapping
 
 
 def _operator(name: str) -> str:
-    """``schema.sign`` as SQL; the sign alone for a built-in operator."""
+    """The operator ``schema.sign`` as SQL. A built-in operator is the sign alone."""
     sign = name.removeprefix("pg_catalog.")
     return sign if sign in PLAIN else f"OPERATOR({name})"
 
 
 def _fingerprint(number: int, key: Sequence[KeyColumn]) -> str:
-    """The fingerprint of a key. ``number``: the table's, which another table with the same name does not have."""
+    """A key's fingerprint. ``number``: the table's OID, which distinguishes tables of the same name."""
     parts = [
         str(number),
         *(f"{one.name}\0{one.place}\0{one.declared}\0{one.collation}\0{one.labels}\0{one.operators}" for one in key),

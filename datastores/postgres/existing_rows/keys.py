@@ -1,8 +1,8 @@
-"""Conditions over a table's key, as SQL. Pure: the server compares and orders the keys.
+"""Builds SQL conditions over a table's key. Pure: the server compares and orders the keys.
 
-The server compares with the collations and operators of the key's index. The operators of an extension's type are in
-the extension's schema, which the session does not search. Without the schema the same sign would be another type's
-operator. So operators are written with their schema, and comparisons of several columns are written out.
+The server compares with the collations and operators of the key's index. An extension's operators are in its schema,
+which the session does not search. Without a schema their signs would name operators of other types. So every operator
+is written with its schema, and a comparison of several columns is written as single comparisons.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ __all__ = [
 ROW: Final = "r"
 """The table's alias in a SELECT."""
 PLAIN: Final = ("<", "<=", "=", ">=", ">")
-"""The built-in operators, in the order of a btree's strategies."""
+"""The built-in operators, in the order of a btree's strategy numbers."""
 PORTABLE: Final = frozenset({INT, UINT, BYTES})
-"""Kinds of key columns whose order is that of integers or bytes."""
+"""Kinds of key columns that are ordered as integers or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A column of a key. ``place``: the position of its value in a key of the log. ``type`` and ``collation``: in SQL;
-    ``collation`` is empty if the type has none. ``declared``: the type with its modifiers. ``labels``: the labels of an
-    enum. ``under``: the base type of a domain, with which values are compared, because the server finds no operator for
-    a domain over an enum.
+    """A column of a key. ``place``: the position of its value in a key of the log. ``type`` and ``collation``: as SQL;
+    ``collation`` is empty if the type has none. ``declared``: the type with its modifiers. ``labels``: an enum's
+    labels. ``under``: the base type of a domain, to which values are cast, because the server finds no operator for a
+    domain over an enum.
     """
 
     name: str
@@ -59,12 +59,12 @@ class KeyColumn:
 
     @property
     def sql(self) -> str:
-        """The column in an ORDER BY."""
+        """The column as in an ORDER BY."""
         return self._collated(column_of_row(self.name))
 
     @property
     def compared(self) -> str:
-        """The column in a comparison."""
+        """The column as in a comparison."""
         return self._collated(column_of_row(self.name) + self.as_under)
 
     @property
@@ -77,20 +77,20 @@ class KeyColumn:
 
 
 def column_of_row(name: str) -> str:
-    """A column with the table's alias, because its name alone may also be that of a result's column."""
+    """A column with the table's alias. Without it the name could also mean a column of the result."""
     return f"{ROW}.{quote_identifier(name)}"
 
 
 def literals_of(key: Sequence[KeyColumn], serialized: bytes) -> list[str]:
-    """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` if it is no key of the table, or cannot be
-    written in SQL.
+    """A key's values as SQL, in the order of ``key``. Raises ``ValueError`` if the values do not fit the key or cannot
+    be written in SQL.
     """
     values = key_values(serialized, len(key))
     return [f"{_quoted(column, values[column.place])}::{column.type}{column.as_under}" for column in key]
 
 
 def order_by(key: Iterable[KeyColumn]) -> str:
-    """The order of the rows."""
+    """The ORDER BY clause's columns."""
     return ", ".join(
         column.sql if column.operators == PLAIN else f"{column.sql} USING {column.operators[_LESS]}" for column in key
     )
@@ -104,21 +104,21 @@ def above(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
 
 
 def up_to(key: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The condition for the rows up to a key, its own row included."""
+    """The condition for the rows up to and including a key."""
     if _is_plain(key):
         return _rows(key, "<=", literals)
     return _written_out(key, _LESS, literals, _equal(key, [column.compared for column in key], literals))
 
 
 def among(key: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
-    """The condition for the rows of some keys."""
+    """The condition for the rows with the given keys."""
     names = [column.compared for column in key]
     return f"({' OR '.join(_equal(key, names, literals) for literals in keys)})"
 
 
 def same(key: Sequence[KeyColumn], literals: Sequence[str], others: Iterable[Sequence[str]]) -> str:
-    """The SQL for whether the server regards a key as equal to another one: by a collation, or because a number has
-    several spellings."""
+    """The SQL expression for whether the server regards a key as equal to one of ``others``, by a collation or because
+    a number has several spellings."""
     collated = [
         f"{text} COLLATE {column.collation}" if column.collation else text
         for column, text in zip(key, literals, strict=True)
@@ -146,8 +146,8 @@ def _equal(key: Sequence[KeyColumn], left: Sequence[str], right: Sequence[str]) 
 
 
 def _written_out(key: Sequence[KeyColumn], operator: int, literals: Sequence[str], *more: str) -> str:
-    """The comparison of several columns: the first columns are equal, and the next one is above or below. A condition
-    on the first column alone gives the index its range."""
+    """The comparison of several columns: the first columns are equal, and the next one is above or below. A separate
+    condition on the first column gives the index its range."""
     names = [column.compared for column in key]
     cases = [
         " AND ".join(
@@ -170,7 +170,7 @@ def _quoted(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def _text(column: KeyColumn, value: update_pb2.Value) -> str:
-    """The value as the server writes it. Raises ``ValueError``."""
+    """The value as text in the server's format. Raises ``ValueError``."""
     match value.WhichOneof("kind"):
         case "text":
             text = value.text

@@ -1,4 +1,4 @@
-"""Reads a chunk: one COPY after the other within a snapshot, until the chunk's limits are reached."""
+"""Reads a chunk of a table's rows with several COPYs in one snapshot, until the chunk's limits are reached."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from wormhole.ports.table_source import ChunkLimits
 __all__ = ["CANCELED", "Reading", "copied", "copied_key", "timeout", "unasked_rows"]
 
 CANCELED: Final = "57014"
-"""The error of a statement that took longer than it was allowed to."""
-_GRACE_S: Final = 5.0  # the time for the server to end a statement itself, before the connection is closed
+"""The error code of a statement that exceeded its timeout."""
+_GRACE_S: Final = 5.0  # seconds after the timeout in which the server must end a statement
 _SIZES: Final = "wormhole_sizes"
 _TERMS: Final = 40
-_CHEAP: Final = 64 << 10  # bytes of unwanted rows that are read so that the connection can be kept
+_CHEAP: Final = 64 << 10  # the most bytes of unwanted rows that are read to keep the connection
 
 
 def copied(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
-    """The COPY of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
+    """The COPY of the rows that meet all conditions, in the order of the key. ``limit``: the most rows; 0: all.
 
-    Values of long columns are left out if they take more than ``most`` bytes in all. A last column, which exists only
-    with long columns, shows whether they were left out. The sizes are added once per row, for any number of columns.
+    Values of long columns are left out if together they exceed ``most`` bytes. With long columns a last column shows
+    whether values were left out. The sizes are added once per row, for any number of columns.
     """
     asked, source = list(definition.asked), ""
     if definition.long:
@@ -45,14 +45,14 @@ def copied(definition: Definition, conditions: Sequence[str], most: int, limit: 
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """The sum as SQL, nested little enough for the server's stack: a plain sum has one level for each term."""
+    """The SQL sum of the terms, nested for the server's stack. A plain sum would have a level for each term."""
     while len(terms) > 1:
         terms = [f"({' + '.join(terms[at : at + _TERMS])})" for at in range(0, len(terms), _TERMS)]
     return terms[0]
 
 
 def _unlike(name: str, columns: Iterable[Column]) -> str:
-    """A name that no column of the table has, because a publication's filter has columns without a table's name."""
+    """A name that no column of the table has, because a publication's filter names columns without a table."""
     taken = {column.name for column in columns}
     while name in taken:
         name += "_"
@@ -60,7 +60,7 @@ def _unlike(name: str, columns: Iterable[Column]) -> str:
 
 
 def copied_key(definition: Definition, conditions: Sequence[str], offset: int) -> str:
-    """The COPY of one key, with its columns in the order of the log's keys."""
+    """The COPY of one key, with its columns in the order of the log's keys. ``offset``: how many rows precede it."""
     names = [column_of_row(name) for name in definition.key_table.columns]
     return f"COPY ({_select(definition, names, conditions)} OFFSET {offset} LIMIT 1) TO STDOUT"
 
@@ -90,8 +90,8 @@ def _select(definition: Definition, asked: Sequence[str], conditions: Sequence[s
 
 
 class Reading(ChunkReading[Definition]):
-    """Reads over ``connection``. A statement that times out ends the transaction. ``most``: the most bytes of values in
-    an update."""
+    """Reads through ``connection``. A timeout of a statement ends the transaction. ``most``: the most bytes of values
+    in an update."""
 
     def __init__(
         self, connection: Connection, definition: Definition, most: int, limits: ChunkLimits, row_bytes: int

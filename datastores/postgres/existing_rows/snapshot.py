@@ -1,4 +1,4 @@
-"""Snapshots that provably show every transaction before one place, and none at or after another place.
+"""Takes snapshots that show every transaction before one place, and no transaction at or after another place.
 
 The table is locked against ALTER and TRUNCATE before the snapshot is taken. A table that was rewritten after the
 snapshot would look empty in it.
@@ -28,13 +28,13 @@ _END: Final = "pg_catalog.pg_current_wal_insert_lsn()"
 _SHOWN: Final = 5
 
 Wait = Callable[[float], None]
-"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
+"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` to end the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction that was begun. ``high``: everything that it shows lies before this place. ``described``: the
-    answer of the catalogues; ``None``: they have no such table.
+    """An open transaction. ``high``: a place after everything that it shows. ``described``: the table's definition in
+    the catalogues; ``None``: the table does not exist.
     """
 
     high: LogPosition
@@ -42,8 +42,8 @@ class Begun:
 
 
 class Snapshots:
-    """``delivered``: the transactions that the readers of the same log deliver. ``block``, ``segment``: bytes of a page
-    and of a file of the server's log.
+    """``delivered``: the transactions that readers of the log delivered. ``block``, ``segment``: bytes of a page and of
+    a file of the server's log.
     """
 
     def __init__(self, delivered: DeliveredTransactions, block: int, segment: int) -> None:
@@ -61,7 +61,7 @@ class Snapshots:
         ((end,),) = connection.query(f"SELECT {_END}")
         if self._place(end, not_before) < not_before.order:
             raise _unseen(not_before, "its log ends before that")
-        # Before the snapshot, because transactions that a later snapshot shows may be forgotten in between.
+        # Read before the snapshot, because transactions that it shows may be removed from the set in between.
         suspects = self._delivered.suspects(not_before.order, connection)
         while True:
             text, end, described = self.open(connection, lock, question)

@@ -44,7 +44,7 @@ _DENIED: Final = "42501"
 _LOCKED: Final = "55P03"
 _NO_OPERATOR: Final = "42883"
 _ALTERED: Final = frozenset({"42703", "42809", "42704"})
-_NO_VALUE: Final = ("22", "23")  # classes of errors: a literal is no value of its type
+_NO_VALUE: Final = ("22", "23")  # error classes: a literal does not fit its type
 _SERVER: Final = (
     "SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), "
     "pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8), "
@@ -55,7 +55,7 @@ _SERVER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection and the state of its server."""
+    """A connection and facts about its server."""
 
     connection: Connection
     system: str
@@ -67,8 +67,8 @@ class Session:
 class PostgresTables(SqlTables[Session, Definition, Reading]):
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the database that ``url`` names.
 
-    A chunk's ``high`` is the text of a place: incarnation, 0 and LSN. A definition is kept with the catalogue's text
-    from which it was made.
+    The ``high`` of a chunk is a place as text: incarnation, 0 and LSN. Each definition is kept with the catalogue's
+    text that it was made from.
     """
 
     _SLOW_HINT = "see that the index of its key is valid, and vacuum a table of which most rows were deleted"
@@ -158,7 +158,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
         except SourceUnavailable as error:  # the connection broke while rows arrived: a smaller chunk may succeed
             raise ChunkUnavailable(error.message, hint=error.hint) from None
         if reading.cut:
-            self.close()  # which ends the transaction
+            self.close()  # ends the transaction
         else:
             connection.query("ROLLBACK" if reading.timed_out else "COMMIT")
             session.snapshots.await_written(connection, begun.high, wait)
@@ -200,22 +200,22 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
         return f"SELECT {self._catalogue(session)} {named(schema, name)}"
 
     def _listing(self, session: Session) -> str:
-        """The SELECT of schema and name of the tables whose changes the log has."""
+        """The SELECT for schema and name of the tables whose changes are in the log."""
         return published(session.wanted.publication)
 
     def _catalogue(self, session: Session, *, estimate: bool = False) -> str:
-        """The SQL expression of a table's text in the catalogue."""
+        """The SQL expression for a table's definition in the catalogue."""
         return described(session.connection.version, session.wanted.publication, estimate)
 
     def _defined(self, text: str, wanted: Wanted) -> Definition:
-        """The definition made from the catalogue's text. Raises ``ValueError`` for a malformed text."""
+        """The definition in the catalogue's text. Raises ``ValueError`` for a malformed text."""
         try:
             return definition_of(json.loads(text), wanted)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"{text:.100} describes no table") from error
 
     def _definition(self, session: Session, table: str) -> Definition:
-        """The table's definition as it was last seen."""
+        """The table's definition as last read."""
         known = self._definitions.get(table)
         if known is not None:
             return known[1]
@@ -225,7 +225,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
         return self._take(session, table, rows[0][0] or "")
 
     def _take(self, session: Session, table: str, text: str) -> Definition:
-        """The definition made from the catalogue's text."""
+        """Keep and return the definition in the catalogue's text."""
         known = self._definitions.get(table)
         if known is not None and known[0] == text:
             return known[1]
@@ -238,7 +238,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
 
     @contextmanager
     def _refusing(self, table: str, session: Session) -> Iterator[None]:
-        """A context that turns the server's refusals into errors about this table."""
+        """Turn the server's refusals in the block into errors about this table."""
         try:
             yield
         except ServerError as error:
@@ -259,7 +259,9 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
                     f"{table}: a key of the backfill does not fit the table's present key ({error.message:.200})",
                     hint="start the table's backfill again",
                 ) from None
-            if state == _NO_OPERATOR:  # an index of arrays or composites can be created whatever their parts are
+            if (
+                state == _NO_OPERATOR
+            ):  # PostgreSQL creates an index of arrays or composites without checking their parts
                 raise UnreadableTable(
                     f"{table}: its key has a type without an order ({error.message:.200})",
                     hint="give it another key, whose types have an order",
@@ -307,7 +309,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
                 ((system, timeline, block, segment, account),) = connection.query(_SERVER)
                 snapshots = self._snapshots(self._address, int(block or 0), int(segment or 0))
                 number = int(timeline or "0", 16)
-            # With this setting, rows that a policy would hide cause an error.
+            # With this setting a query fails instead of leaving out rows that a policy hides.
             connection.query("SET row_security = off")
         except BaseException:
             connection.close()
@@ -324,7 +326,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
         return Session(connection, system or "", number, wanted, snapshots)
 
     def _snapshots(self, address: Address, block: int, segment: int) -> Snapshots:
-        """What begins the snapshots of a session. ``block``, ``segment``: bytes of a page and of a file of the log."""
+        """The snapshots of a session. ``block``, ``segment``: bytes of a page and of a file of the log."""
         return Snapshots(self._delivered, block, segment)
 
     def _check_server(self, session: Session, not_before: Datamarker) -> None:

@@ -1,11 +1,11 @@
-"""The transactions of a log that were delivered recently and that a snapshot may not show yet.
+"""Records a log's recently delivered transactions, which a snapshot may not show yet.
 
 A commit is in the log before a SELECT shows it: the server writes it, may wait for a standby, and only then makes it
-visible. So the readers of a log note the transactions that they deliver. The reader of existing rows of the same log
-finds out which of them its snapshot does not show.
+visible. So the readers of a log record the transactions that they deliver. The reader of existing rows of the same log
+finds which of them its snapshot does not show.
 
-Transactions before the place where the readers began were not noted, and some of them may still be invisible. The
-server is queried for these once, later: they are the transactions that hold the lock on their own id at that time.
+Transactions before the readers' beginning were not recorded, and some may still be invisible. The server is queried
+once for these, later: they are the transactions that hold the lock on their own id at that time.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class ServerSnapshot:
         return cls(int(end), frozenset(int(one) for one in ids.split(",") if one))
 
     def whole(self, number: int) -> int:
-        """The 64-bit id whose lower half is ``number``, as the log has it: the nearest such id."""
+        """The nearest 64-bit id whose lower half is ``number``, an id from the log."""
         return self.end + (number - self.end + _WRAP // 2) % _WRAP - _WRAP // 2
 
     def shows(self, number: int) -> bool:
-        """Whether the transaction has ended for this snapshot. ``number``: the lower half of the transaction's id."""
+        """Whether the transaction had ended when the snapshot was taken. ``number``: the lower half of its id."""
         whole = self.whole(number)
         return whole < self.end and whole not in self.in_progress
 
@@ -60,8 +60,8 @@ class ServerSnapshot:
 class DeliveredTransactions:
     """The recently delivered transactions of one log. Thread-safe.
 
-    Every transaction with an end in ``(floor, ceiling]`` was noted, in one incarnation of the log. An earlier one that
-    is still invisible is in ``_unfinished``, which is ``None`` until the server was queried.
+    Every transaction with an end in ``(floor, ceiling]`` was recorded, in one incarnation of the log. Earlier
+    transactions that are still invisible are in ``_unfinished``, which is ``None`` until the server was queried.
     """
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class DeliveredTransactions:
         self._ceiling = 0
         self._ends: dict[int, int] = {}
         self._unfinished: set[int] | None = None
-        self._beginnings = 0  # how often the floor rose
+        self._beginnings = 0  # the number of times that the floor rose
 
-    # --- what readers of the log do
+    # --- for readers of the log ---
 
     def begin(self, place: LogPosition) -> None:
-        """Note that a reader begins at ``place``."""
+        """Record that a reader begins at ``place``."""
         with self._lock:
             if place.incarnation == self._incarnation and place.offset > self._ceiling:
                 self._rise(place.offset)
@@ -83,7 +83,7 @@ class DeliveredTransactions:
                 self._reset(place)
 
     def note(self, place: LogPosition, numbers: Sequence[int], ends: Sequence[int]) -> None:
-        """Note that a reader delivers these transactions and reaches ``place``.
+        """Record that a reader delivers these transactions and reaches ``place``.
 
         ``numbers``: the lower halves of their ids. ``ends``: the places after them.
         """
@@ -97,10 +97,10 @@ class DeliveredTransactions:
                 self._ends = dict(newest)
                 self._rise(self._ceiling)
 
-    # --- what a reader of existing rows does
+    # --- for the reader of existing rows ---
 
     def suspects(self, before: LogPosition, connection: Connection) -> frozenset[int]:
-        """The transactions before ``before`` that a snapshot taken from now on may not show. The server's log must
+        """The transactions before ``before`` that a snapshot taken after this call may not show. The server's log must
         reach ``before``.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` for a place of an earlier incarnation, and as
@@ -119,19 +119,19 @@ class DeliveredTransactions:
                     self._rise(before.offset)
                 if self._unfinished is not None:
                     late = (number for number, end in self._ends.items() if end <= before.offset)
-                    # A delivered transaction ended at its noted end: if that is after `before`, it is no suspect.
+                    # A delivered transaction that ended after `before` is no suspect.
                     return frozenset(late) | (self._unfinished - self._ends.keys())
             self._ask(connection)
 
     def forget(self, snapshot: ServerSnapshot) -> None:
-        """Forget the transactions that the snapshot shows, because every later snapshot shows them too."""
+        """Remove the transactions that the snapshot shows, because every later snapshot shows them too."""
         with self._lock:
             self._ends = {number: end for number, end in self._ends.items() if not snapshot.shows(number)}
             if self._unfinished is not None:
                 self._unfinished = {number for number in self._unfinished if not snapshot.shows(number)}
 
     def refresh(self, connection: Connection) -> None:
-        """Forget what can be forgotten. Raises as
+        """Remove the transactions that a new snapshot shows. Raises as
         :meth:`~datastores.postgres.server.connection.Connection.query`.
         """
         if not self._incarnation:
@@ -147,7 +147,7 @@ class DeliveredTransactions:
         beginnings = self._beginnings
         rows = connection.query(_UNFINISHED)
         with self._lock:
-            if self._beginnings == beginnings:  # else the log may have reached the new floor only after the answer
+            if self._beginnings == beginnings:  # otherwise the log may have reached the new floor after the answer
                 self._unfinished = {int(number or 0) for (number,) in rows}
 
     def _reset(self, place: LogPosition) -> None:
@@ -169,8 +169,8 @@ _finding: Final = threading.Lock()
 def delivered_transactions(state_dir: Path) -> DeliveredTransactions:
     """The delivered transactions of the log with this state folder.
 
-    A process that does not read the log has none. Every snapshot then waits for the transactions that were unfinished a
-    moment before.
+    A process that does not read the log has no record of them. Then every snapshot waits for the transactions that were
+    unfinished shortly before.
     """
     with _finding:
         return _of_logs.setdefault(state_dir.resolve(), DeliveredTransactions())

@@ -1,11 +1,12 @@
-"""The incarnations of a log, kept for later starts. The incarnation of a place is a history of one server.
+"""Keeps the incarnations of a log for later starts. An incarnation is one history of one server.
 
 An LSN has a meaning only in one timeline of one server. Another incarnation begins when the URL leads to another server
-(by its system identifier) and when the server was promoted or recovered to a point in time (by its timeline). It also
-begins when the server lost log that was read: a restored copy of its files has the same identifier and timeline.
+(with another system identifier), or when the server was promoted or recovered to a point in time (with another
+timeline). It also begins when the server lost log that was read. A restored copy of its files has the same identifier
+and timeline.
 
-How far an incarnation was read is kept with each one that ended. The delivered log may reach past every datamarker, and
-may be in no log any more.
+Each ended incarnation is kept with the place up to which it was read. The delivered log may extend past every
+datamarker, and may be in no log any more.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _KEPT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One incarnation. ``why``: the reason why it began; empty for the first.
+    """One incarnation. ``why``: why it began; empty for the first one.
 
-    ``read``: the logical position up to which it was read before it ended; empty: not known. ``gone``: the server of
-    this incarnation lost the end of what was read.
+    ``read``: the logical position up to which it was read before it ended; empty: unknown. ``gone``: the server of this
+    incarnation lost the end of the log that was read.
     """
 
     number: int
@@ -41,39 +42,39 @@ class History:
 
 
 class Incarnations:
-    """Thread-safe. Every change is kept before a place of the new incarnation is given to a caller. Reads do not wait
-    for that.
+    """The incarnations. Thread-safe. A change is stored before a caller gets a place of the new incarnation. Reads do
+    not wait for the write.
     """
 
     def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
-        """``state``: where the incarnations are kept. ``high_water``: how far the log was read. Raises
+        """``state``: stores the incarnations. ``high_water``: how far the log was read. Raises
         :class:`~wormhole.model.errors.SourceUnavailable`.
         """
         self._state = state
         self._high_water = high_water
         self._lock = threading.Lock()  # one change at a time
-        # Oldest first. Replaced as a whole, and never changed.
+        # Oldest first. The tuple is replaced, never changed.
         self._known = load_incarnations(state, timeline=int)
 
     @property
     def current(self) -> History | None:
-        """The log's incarnation when it was last seen; ``None`` before that."""
+        """The last known incarnation of the log; ``None``: none is known."""
         known = self._known
         return _history(known[-1]) if known else None
 
     def find(self, number: int) -> History | None:
-        """The incarnation with this number, if it was seen here."""
+        """The incarnation with this number; ``None``: it is not known here."""
         return next((_history(one) for one in self._known if one["number"] == number), None)
 
     def ended_since(self, number: int) -> list[History]:
-        """The ended incarnations from this number on, oldest first."""
+        """The ended incarnations with this number and later ones, oldest first."""
         return [_history(one) for one in self._known[:-1] if one["number"] >= number]
 
     def observe(self, state: ServerState, lost: str = "") -> History:
-        """The incarnation of the server's log; begins a new one if the history changed.
+        """The incarnation of the server's log. Begins a new one if the history changed.
 
-        ``lost``: why the log's end is not the one that was read; empty: it is. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` when a new one cannot be kept, and the other transient errors
+        ``lost``: why the log's end differs from the one that was read; empty: it does not. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` if a new one cannot be stored, and the other transient errors
         of the source's state.
         """
         with self._lock:
@@ -86,7 +87,7 @@ class Incarnations:
             return begun
 
     def _begin(self, history: History, *, gone: bool = False) -> None:
-        """Keep a new incarnation. ``gone``: the server lost the end of what was read in the one before."""
+        """Store a new incarnation. ``gone``: the server lost the end of the log that was read in the previous one."""
         known = [
             *(self._ended(one, gone=gone) if one is self._known[-1] else one for one in self._known[1 - _KEPT :]),
             {

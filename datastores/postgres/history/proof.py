@@ -1,12 +1,11 @@
-"""Anchors: they prove that the log before a place is the one that was read.
+"""Makes and checks anchors, which prove that the log before a place is the log that was read.
 
 The anchor of a place right after a transaction is that transaction: its commit's LSN, its number and its commit time.
-The server sends all three again when it begins to decode at the commit. A log that was restored and then wrote other
-transactions has another transaction there, or none.
+The server sends all three again when it begins to decode at the commit. A log that was restored and continued otherwise
+has another transaction there, or none.
 
-If the publication had no transaction for long, the anchor is the bytes of the log before the place, read as a standby
-reads them. With the last transaction as the anchor, the server would have to keep its log from that long past
-transaction on.
+If the publication had no transaction for a long time, the anchor is the bytes of the log before the place, read through
+physical replication. An old transaction as the anchor would force the server to keep its log from there on.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ GONE: Final = (
     "look in the application's data for changes that were committed there and take them back, then `wormholectl flows "
     "accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
 )
-"""The next step for a flow if something was delivered after its datamarker that no log holds any more."""
+"""The next step for a flow if the log lacks changes that were delivered after its datamarker."""
 _SMALLEST_FILE: Final = 1 << 20  # the smallest WAL file; sizes are powers of two
 _FEWEST_BYTES: Final = 512
 
 
 def transaction_anchor(source: str, commit: int, checksum: int, incarnation: int) -> Anchor:
-    """The anchor of a place right after a transaction. ``source``: system and timeline, the beginning of its id."""
+    """The anchor of a place right after a transaction. ``source``: system and timeline, the prefix of the id."""
     return Anchor(f"{source}:{commit}", checksum, LogPosition(incarnation, 0, commit))
 
 
 def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines, place: LogPosition) -> Anchor | None:
     """The anchor of a place without a recent transaction before it.
 
-    ``None`` if the server does not send the bytes of its log, and right after the beginning of a WAL file. A slot at
-    the place keeps the whole file with the place. All bytes of the anchor are in that file, because the file before it
+    ``None``: the server does not send the bytes of its log, or the place is at the beginning of a WAL file. A slot at
+    the place keeps the whole file with the place. All bytes of the anchor are in that file, because the previous file
     may be removed in spite of the slots.
     """
     end = place.offset
@@ -78,10 +77,10 @@ def log_bytes_anchor(address: Address, state: ServerState, timelines: Timelines,
 
 
 def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, marker: Datamarker, place: int) -> None:
-    """Compare the log's bytes with the anchor of ``marker``, which is at ``place`` here.
+    """Compare the log's bytes with the anchor of ``marker``. ``place``: the LSN of the marker in this log.
 
-    Raises :class:`~wormhole.model.errors.Diverged` when they differ and
-    :class:`~wormhole.model.errors.SourceUnavailable` when they cannot be read.
+    Raises :class:`~wormhole.model.errors.Diverged` if they differ, and
+    :class:`~wormhole.model.errors.SourceUnavailable` if they cannot be read.
     """
     anchor = marker.anchor
     assert anchor is not None
@@ -93,7 +92,7 @@ def check_log_bytes(address: Address, state: ServerState, timelines: Timelines, 
 
 
 def diverged(marker: Datamarker, why: str, **missing: str) -> Diverged:
-    """The error for a log that the marker did not come from. ``missing``: the range that the log lacks, if known."""
+    """The error for a marker that is not of this log. ``missing``: the range that the log lacks, if known."""
     text = f"the datamarker {marker} is not of this log: {why}"
     return Diverged(text, position=str(marker.order), hint=ANEW, **missing)
 
@@ -103,17 +102,17 @@ def _id(system: str, timelines: Timelines, end: int) -> str:
 
 
 PROOF_BYTES: Final = 4096
-"""The bytes of log in an anchor. Each record in them has the LSN of the previous record and its own checksum."""
+"""The bytes of log in an anchor. A record in them has the previous record's LSN and its own checksum."""
 
 _TIMEOUT_S: Final = 10.0
 _START: Final = struct.Struct(">Q")
 
 
 def checksum_of_log(address: Address, state: ServerState, timeline: int, begin: int, end: int) -> int:
-    """CRC-32C of the log of the server in ``state`` from ``begin`` to ``end``, over a session of its own.
+    """The CRC-32C of the log from ``begin`` to ``end``, read in a session of its own from the server in ``state``.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server does not send the log, and when the session
-    reached another server, whose bytes would seem to prove that the log is lost.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the server does not send the log, or if the session
+    reached another server, whose bytes would wrongly show that the log is lost.
     """
     connection = connect(address, walsender=True, timeout_s=_TIMEOUT_S)
     try:

@@ -1,4 +1,4 @@
-"""The timelines of a server's log."""
+"""Reads the timelines of a server's log: its histories since each promotion or recovery."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["Timelines", "read_timelines"]
 
 @dataclass(frozen=True, slots=True)
 class Timelines:
-    """The present timeline and those before it, each with the LSN at which the next one branched off, oldest first."""
+    """The present and the earlier timelines, oldest first, each with the LSN at which the next one branched off."""
 
     current: int
     switches: tuple[tuple[int, int], ...] = ()
 
     def of(self, lsn: int) -> int:
-        """The timeline in which the byte before ``lsn`` lies."""
+        """The timeline of the byte before ``lsn``."""
         return next((timeline for timeline, end in self.switches if lsn <= end), self.current)
 
     def end_of(self, timeline: int) -> int | None:
-        """The end of a former timeline in this log; ``None``: it is the present one, or no part of this log."""
+        """The end of an earlier timeline in this log; ``None``: it is the present one, or not part of this log."""
         return next((end for known, end in self.switches if known == timeline), None)
 
     def holds(self, timeline: int, lsn: int) -> bool:

@@ -1,1 +1,1 @@
-"""Reading the log: slots, the reader, and where it begins."""
+"""Reads the log: slots, the opening of readers at places, and the reader."""

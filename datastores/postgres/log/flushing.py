@@ -1,9 +1,8 @@
-"""Makes a server write the end of its log to its disk.
+"""Makes a server flush the end of its log to its disk.
 
-A server writes a commit at once and other records late. While a transaction is open and nothing is committed, the last
-page of the log stays in memory for up to 20 s. An empty commit takes a transaction id and 34 bytes of log. It changes
-nothing and waits for no standby. The server then writes everything before it within about three times
-``wal_writer_delay``.
+A server flushes a commit at once and other records late. While a transaction is open and none commits, the last page of
+the log stays in memory for up to 20 s. An empty commit makes the server flush everything before it within about three
+times ``wal_writer_delay``. It takes a transaction id and 34 bytes of log, changes nothing, and waits for no standby.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ def await_flushed(
 ) -> bool:
     """Wait until the log up to ``lsn`` is on the server's disk. Returns whether it is.
 
-    ``flushed`` returns the end of the log that is on disk. ``commit_nothing`` makes an `EMPTY_COMMIT`; it is called if
-    the log is not on disk within 0.1 s. ``patience_s``: how long to wait after that. ``wait`` pauses for this many
-    seconds. Raises what these functions raise.
+    ``flushed`` returns the end of the flushed log. ``commit_nothing`` makes an `EMPTY_COMMIT`, and is called if the log
+    is not flushed within 0.1 s. ``patience_s``: how long to wait after that. ``wait`` pauses for a number of seconds.
+    Raises the errors of these functions.
     """
     until = time.monotonic() + _SOON_S
     committed = False

@@ -1,10 +1,10 @@
-"""Opening a reader at a datamarker: a copy of the nearest slot, and the proof that the log is still the same.
+"""Opens a reader at a datamarker: copies the nearest slot, and proves that the log is still the same.
 
 The server sends the anchor's transaction again. It is compared with the anchor and not delivered.
 
 A marker of an earlier incarnation is found by its LSN if its timeline is part of the present timeline's history. It is
-proven in the same way. The log must also still hold everything that was read after the marker, because it may have been
-delivered.
+proven in the same way. The log must also still hold everything that was read after the marker, because that may have
+been delivered.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ __all__ = ["MESSAGES_SINCE", "Log", "Opening"]
 
 _COPY_TRIES: Final = 3
 MESSAGES_SINCE: Final = 140000
-"""The first version of the server whose pgoutput can send logical messages."""
+"""The first server version whose pgoutput can send logical messages."""
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The state of the log when it was last read from the server."""
+    """The state of the log when last read from the server."""
 
     state: ServerState
     history: History
     timelines: Timelines
 
     def place(self, lsn: int) -> LogPosition:
-        """The place in the present incarnation."""
+        """The place of ``lsn`` in the present incarnation."""
         return LogPosition(self.history.number, 0, lsn)
 
     @property
     def end(self) -> int:
-        """The end of the log that survives any failure of the server."""
+        """The end of the flushed log, which survives a failure of the server."""
         return min(self.state.end, self.state.flushed)
 
     @property
@@ -88,9 +88,9 @@ class Log:
 class Opening:
     """Opens the readers of one source.
 
-    ``published_from``: see :class:`~datastores.postgres.log.reader.WalReader`. ``opened`` and ``ended`` are called
-    with each stream. Between the two calls the stream's server has to be answered. ``delivered`` gets the transactions
-    that readers deliver. ``unlogged``: the changes without a trace in the log, which readers report.
+    ``published_from``: see :class:`~datastores.postgres.log.reader.WalReader`. ``opened`` and ``ended`` are called with
+    each stream. Between these calls the walsender of the stream needs answers. ``delivered`` gets the transactions that
+    readers deliver. ``unlogged``: the changes that the log does not show, which readers report.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Opening:
         self._seen_keys = SeenKeys()
 
     def observe(self, log: Log) -> None:
-        """Note the keys that ``log`` was seen with."""
+        """Record the keys in ``log``."""
         self._seen_keys.note(log.history.number, log.state.end, log.state.unlogged_keys)
 
     def open(
@@ -147,7 +147,7 @@ class Opening:
         prove = partial(log_bytes_anchor, self._address, log.state, log.timelines)
         anchor = prove(here.order) if here.anchor is None else here.anchor
         if anchor is not None and anchor.is_of_log_bytes:
-            # Without this anchor a restored copy is like this log until something is written.
+            # Without this anchor a restored copy cannot be distinguished until something is written.
             passed(replace(here, read_from=min(here.order, anchor.begin), anchor=anchor))
         return WalReader(
             stream,
@@ -178,7 +178,7 @@ class Opening:
             finally:
                 self._end(stream)
 
-    # --- where ----------------------------------------------------------------------------------------------------
+    # --- places ---------------------------------------------------------------------------------------------------
 
     def _translated(self, log: Log, marker: Datamarker) -> Datamarker:
         """The marker in the present incarnation. Raises :class:`~wormhole.model.errors.Diverged`."""
@@ -206,7 +206,7 @@ class Opening:
         """The slot whose copy can send the log from ``begin`` on. Raises
         :class:`~wormhole.model.errors.PositionPurged`.
 
-        The log bytes of a proof are read without a slot. They may lie before every slot.
+        The log bytes of an anchor are read without a slot, and may precede every slot.
         """
         present = slots.usable(log.state, self._address.slot, self._address.database)
         slot = slots.nearest(present, begin)
@@ -243,10 +243,10 @@ class Opening:
 
     @contextmanager
     def _catalogue(self, state: ServerState) -> Iterator[Connection]:
-        """A session for a query in the middle of a transaction.
+        """A session for a query during a transaction.
 
-        It must reach the server of ``state``, not restarted since: a restored copy of its files may have other tables.
-        A failure ends the reader, which is opened again at a datamarker. So a table is never decoded without the
+        It must reach the server of ``state``, not restarted since, because a restored copy may have other tables. A
+        failure ends the reader, which is then opened again at a datamarker. So no table is ever decoded without the
         query's answer.
         """
         connection = connect(self._address)
@@ -258,7 +258,7 @@ class Opening:
             connection.close()
 
     def _stream(self, log: Log, marker: Datamarker) -> Stream:
-        """The log from the anchor's commit on, or from the end of the log bytes of which the anchor was made."""
+        """The log from the anchor's commit on, or from the end of the anchor's log bytes."""
         anchor = marker.anchor
         begin = marker.order if anchor is None else anchor.begin
         if anchor is not None and anchor.is_of_log_bytes:
@@ -287,7 +287,7 @@ class Opening:
             try:
                 slots.copy(walsender, slot, name)
             except SourceUnavailable:
-                # It was advanced in this moment.
+                # The slot was advanced just now.
                 if attempt == _COPY_TRIES or not walsender.is_open:
                     raise
             else:
@@ -302,7 +302,7 @@ class Opening:
 
     def _check_proof_bytes(self, log: Log, marker: Datamarker, here: Datamarker) -> None:
         if here.anchor is not None and here.anchor.is_of_log_bytes:
-            self._slot(log, here, here.anchor.log_bytes_end)  # raises: if no slot reaches back, the bytes may be gone
+            self._slot(log, here, here.anchor.log_bytes_end)  # raises if no slot keeps the bytes
             check_log_bytes(
                 self._address, log.state, log.timelines, replace(marker, anchor=here.anchor), here.order.offset
             )
@@ -344,8 +344,8 @@ class Opening:
                     raise _another(marker, anchor, None)
 
     def _check_read(self, log: Log, marker: Datamarker) -> None:
-        """Raise :class:`~wormhole.model.errors.Diverged` if the log lacks something that was read after the marker, in
-        the marker's incarnation or in a later one that ended.
+        """Raise :class:`~wormhole.model.errors.Diverged` if the log lacks changes that were read after the marker, in
+        its incarnation or in a later ended one.
         """
         for ended in self._incarnations.ended_since(marker.order.incarnation):
             if not ended.read:
@@ -391,9 +391,7 @@ class Opening:
 
 
 def _not_in(log: Log, marker: Datamarker, timeline: int) -> Diverged:
-    """The error for a marker that is not in this log. ``timeline``: the marker's; 0: the marker is of another
-    server.
-    """
+    """The error for a marker that is not in this log. ``timeline``: the marker's; 0: of another server."""
     why, end = log.history.why or str(log.state), log.timelines.end_of(timeline)
     if end is None:
         return diverged(marker, why)

@@ -1,4 +1,4 @@
-"""Finds places of a log by name, by text and by time."""
+"""Finds places of a log by name, by position and by time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Places"]
 
 _REPLAY = "use earliest, or replay from an archive"
 _PROVEN: Final = 4
-_PATIENCE_S: Final = 3.0  # how long an empty commit may take to be on the server's disk
+_PATIENCE_S: Final = 3.0  # the time limit, in seconds, for flushing an empty commit
 
 
 class Places:
-    """``look`` returns the log as it is now. ``open_at`` opens a reader of it. ``commit_nothing`` makes an empty commit
-    and ``wait`` pauses (see :mod:`datastores.postgres.log.flushing`).
+    """``look`` returns the present log. ``open_at`` opens a reader of it. ``commit_nothing`` makes an empty commit and
+    ``wait`` pauses (see :mod:`datastores.postgres.log.flushing`).
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Places:
         self._open = open_at
         self._commit_nothing = commit_nothing
         self._wait = wait
-        self._ending = threading.Lock()  # one empty commit serves all threads that ask for the end
+        self._ending = threading.Lock()  # one empty commit serves all threads that need the end
         self._proving = threading.Lock()
-        self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few: flows often ask for one place
+        self._proven: dict[tuple[str, LogPosition], Datamarker] = {}  # the last few; flows share places
 
     def earliest(self) -> Datamarker:
         """The beginning of the slot that keeps the log."""
@@ -53,16 +53,15 @@ class Places:
         return self._with_proof(log, self._earliest(log))
 
     def latest(self) -> Datamarker:
-        """The end of the log that is on the server's disk. Every confirmed commit lies before it, unless
-        ``synchronous_commit`` is off."""
+        """The end of the flushed log. Every confirmed commit precedes it, unless ``synchronous_commit`` is off."""
         log, end = self.end()
         return self._with_proof(log, log.marker(end))
 
     def end(self) -> tuple[Log, int]:
-        """The log, and the end of its last record that is on the server's disk.
+        """The log, and the end of its last flushed record.
 
-        It must not lie inside a record: a walsender that begins inside a commit's record skips that commit. Raises
-        :class:`~wormhole.model.errors.SourceUnavailable` if the server does not write the rest of the record.
+        The end must not be within a record: a walsender that begins within a commit's record skips that commit. Raises
+        :class:`~wormhole.model.errors.SourceUnavailable` if the server does not flush the rest of the record.
         """
         log = self._look()
         if not log.torn:
@@ -143,8 +142,8 @@ class Places:
     def _with_proof(self, log: Log, marker: Datamarker) -> Datamarker:
         """The marker with an anchor of the log's bytes before it, if the server sends them.
 
-        Without this anchor, a restored copy could not be distinguished from this log if the state folder is lost too
-        before a transaction is read.
+        Without this anchor a restored copy could not be recognised if the state folder is also lost before a
+        transaction is read.
         """
         place = marker.order
         if place.offset > log.state.flushed:

@@ -1,8 +1,8 @@
-"""The reader of a log: it turns a walsender's messages into segments.
+"""The reader of a log, which makes segments from a walsender's messages.
 
-Order: that of the commits. Transactions: as committed, never interleaved; the server sends none before its commit.
-Their ids are ``<system>:<timeline>:<LSN of the commit>``. Large ones come in pieces. Duplicates: none. Gaps: none. At
-the end of the log a reader waits. While only other databases write, its place advances about once a second.
+Order: that of the commits. Transactions: whole, never interleaved, sent after their commit; large ones come in parts.
+Their ids are ``<system>:<timeline>:<LSN of the commit>``. Duplicates: none. Gaps: none. At the end of the log a reader
+waits. While only other databases write, its place advances about once a second.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["WalReader"]
 
 _NO_SUCH_OBJECT: Final = "42704"  # a server's refusal to decode log that was written without the publication
 _AGAIN: Final = "the publication was dropped and made again, or renamed"
-_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
-_IDLE_S: Final = 1.0  # between two segments without updates
-_PROOF_S: Final = 10.0  # between two proofs of an idle log
+_POLL_S: Final = 0.1  # the longest uninterrupted wait, so that close() soon ends a waiting read
+_IDLE_S: Final = 1.0  # seconds between two segments without updates
+_PROOF_S: Final = 10.0  # seconds between two proofs of an idle log
 
 
 class WalReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, which is a place of ``history``.
 
-    ``passed`` is called with every datamarker, ``closed`` once, when the reader is closed. ``prove`` makes the anchor
-    of an idle place if the server permits it. ``delivered`` gets the transactions. ``unlogged``: the tables whose rows
-    changed without a trace in the log.
+    ``passed`` is called with every datamarker, and ``closed`` once, when the reader is closed. ``prove`` makes the
+    anchor of an idle place if the server permits it. ``delivered`` gets the transactions. ``unlogged``: the changes of
+    tables' rows that the log does not show.
 
-    ``published_from``: for an LSN, the end of the log after it that may have been written without the publication.
-    ``silent``: begin (0: not known) and end of such log, if the server skips it instead of refusing it.
+    ``published_from``: returns, for an LSN, the end of the log after it that may have been written without the
+    publication. ``silent``: begin (0: unknown) and end of such log, if the server skips it instead of refusing it.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class WalReader(SqlLogReader):
         self._messages = unread
         self._next = 0  # the next of the received messages
         self._place = marker.order
-        self._end = marker.order.offset  # the end of the last transaction, or of the log without ours
-        self._idle_end = self._end  # the end of the log that the server has sent or passed over
+        self._end = marker.order.offset  # the end of the last transaction, or of later log without our changes
+        self._idle_end = self._end  # the end of the log that the server has sent or skipped
         self._anchor = marker.anchor
         self._commit = encoder.last_commit  # the last transaction's commit, to which the anchor belongs
         self._committed_at_us = marker.committed_at_us
         self._moved_s = time.monotonic()
         self._proved_s = self._moved_s if marker.anchor is not None else -math.inf
-        self._jumped = True  # no transaction of this log was seen after the place yet
+        self._jumped = True  # no transaction was received after the place yet
         self._passed = passed
         self._on_closed = closed
         self._prove = prove
@@ -94,9 +94,9 @@ class WalReader(SqlLogReader):
         self._delivered = delivered
         self._unlogged = unlogged
         self._noticed = NOTHING_NOTICED
-        self._noticed_at = 0  # transactions that commit at or after it have the noticed names
+        self._noticed_at = 0  # the noticed names apply to transactions that commit from here on
         self._opened_at = marker.order.offset
-        self._reported: dict[str, int] = {}  # the place of the last reported change without a trace, by table
+        self._reported: dict[str, int] = {}  # the place of the last reported unlogged change, by table
         encoder.place = self._end
         delivered.begin(self._place)
 
@@ -113,7 +113,7 @@ class WalReader(SqlLogReader):
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         deadline = time.monotonic() + wait_s
-        received = False  # a call receives at least once, also when no time is left
+        received = False  # a call receives at least once, even if no time is left
         with self._reading:
             while not self._closed.is_set():
                 ready = self._end != self._place.offset
@@ -146,16 +146,16 @@ class WalReader(SqlLogReader):
         return None
 
     def left_behind(self) -> None:
-        """End the reader: another server answers, or the server was restarted. The server of this reader's session may
-        still run, but with another log than the server at the address.
+        """End the reader, because another server answers or the server restarted. The server of this reader's session
+        may still run, with another log than that of the server at the address.
         """
         self._failure = self._failure or SourceUnavailable(
             "another server answers than the one that this reader reads", hint="it is opened again"
         )
 
     def republished(self) -> None:
-        """End the reader: the publication was dropped and created again. The reader opened next asks the server anew
-        for log that it may have skipped.
+        """End the reader, because the publication was dropped and created again. The next reader asks the server again
+        for log that this one may have skipped.
         """
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
 
@@ -203,7 +203,7 @@ class WalReader(SqlLogReader):
         return True
 
     def _notice(self) -> None:
-        """Take over what the last look at the catalogue found."""
+        """Use the names that the last check of the catalogue found."""
         noticed = self._unlogged.of(self._history.system)
         if noticed is not self._noticed:
             self._noticed = noticed
@@ -212,8 +212,8 @@ class WalReader(SqlLogReader):
             self._noticed_at = self._encoder.commit + 1 if self._encoder.in_transaction else 0
 
     def _check_next(self, messages: list[bytes]) -> None:
-        """Raise :class:`~wormhole.model.errors.Diverged` if the next transaction lies in the log that the server
-        reported to hold none of ours.
+        """Raise :class:`~wormhole.model.errors.Diverged` if the next transaction is in log that, according to the
+        server, held none of our changes.
         """
         for message in messages[self._next :]:
             if message[0] == LOG_DATA and message[HEADER_BYTES : HEADER_BYTES + 1] == b"B":
@@ -229,7 +229,8 @@ class WalReader(SqlLogReader):
                 break
 
     def _ended(self) -> None:
-        """Take over the encoder's new place. Only a transaction makes a new anchor, not a message outside of one."""
+        """Advance to the encoder's place. A transaction gives a new anchor; a logical message outside a transaction
+        does not."""
         encoder = self._encoder
         self._end = encoder.place
         self._idle_end = max(self._idle_end, self._end)
@@ -242,7 +243,7 @@ class WalReader(SqlLogReader):
         )
 
     def _idle(self) -> bool:
-        """Advance the place over log without changes of ours, about once a second. Returns whether it advanced."""
+        """Advance the place over log without our changes, about once a second. Returns whether it advanced."""
         now = time.monotonic()
         if self._encoder.in_transaction or self._idle_end <= self._end or now - self._moved_s < _IDLE_S:
             return False
@@ -258,7 +259,7 @@ class WalReader(SqlLogReader):
     def _segment(self) -> Segment:
         encoder = self._encoder
         end = LogPosition(self._history.number, 0, self._end)
-        # Transactions that ended are returned first, so that a datamarker lies between them and a large open one.
+        # Ended transactions are returned first, so that a datamarker precedes a large open one.
         whole = not encoder.in_transaction or end != self._place
         piece = encoder.take(whole)
         runs = self._runs(piece, whole) if piece.tx_number else {}
@@ -276,10 +277,10 @@ class WalReader(SqlLogReader):
         return Segment(begin, end, runs, marker, log_bytes, self._committed_at_us, broken=broken, replaced=replaced)
 
     def _replaced(self, begin: int, *, report: bool = True) -> dict[str, LogPosition]:
-        """Tables whose rows changed without a trace up to :attr:`_end` and that were not reported yet.
+        """The tables with unlogged changes up to :attr:`_end` that were not reported yet.
 
-        ``begin``: the beginning of the segment. A change at an earlier place is reported at ``begin``. ``report``:
-        whether the caller reports the tables now.
+        ``begin``: the beginning of the segment. An earlier change is reported at ``begin``. ``report``: whether the
+        caller reports the tables now.
         """
         found: dict[str, LogPosition] = {}
         if self._noticed_at > self._end:
@@ -295,16 +296,16 @@ class WalReader(SqlLogReader):
         return found
 
     def _gap(self) -> Segment:
-        """The segment that reports a gap: log after the place was written without the publication.
+        """The segment for a gap: log after the place that was written without the publication.
 
-        Raises the reader's failure if the end of that log is not known.
+        Raises the reader's failure if the end of that log is unknown.
         """
         end = self._published_from(self._end)
         self._unpublished = False
         self._failure = self._failure or SourceUnavailable(_AGAIN, hint="it is opened again")
         if end <= self._end:
             raise self._failure
-        # A reader that was open then skipped a little of this log before the missing publication was noticed.
+        # An open reader skipped a little of this log before the publication was found missing.
         since = min(self._end, self._silent_from or self._end)
         first = format_delivered(self._timelines.of(since), since)
         self._place = LogPosition(self._history.number, 0, end)
@@ -324,10 +325,10 @@ class WalReader(SqlLogReader):
 
     def _marker(self, order: LogPosition) -> Datamarker:
         delivered = format_delivered(self._timelines.of(order.offset), order.offset)
-        # The server has to keep its log from the beginning of the anchor on, because the anchor is read again.
+        # The server must keep its log from the anchor's beginning on, because the anchor is read again.
         read_from = order if self._anchor is None else min(order, self._anchor.begin)
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 
     def _source(self, commit: int) -> str:
-        """System and timeline of the transaction committed at this LSN: the first two parts of its id."""
+        """System and timeline of the transaction committed at ``commit``: the first two parts of its id."""
         return f"{self._history.system}:{self._timelines.of(commit + 1)}"

@@ -1,15 +1,15 @@
-"""Advances the two slots over a session of its own, because a move may wait until the server has read much log.
+"""Advances the two slots in a session of its own, because a move may wait until the server has decoded much log.
 
-The session may be on another server than the one whose log is read, if the address now leads elsewhere. So the server's
-identity is queried before each move.
+The address may now lead to another server than the one whose log is read. So the session queries the server's identity
+before each move.
 
-Only one publisher moves the slots of a log. Two publishers would move the slots past each other's datamarkers, and the
-server would no longer send the log at those datamarkers. The session that moves the slots holds an advisory lock of the
-database, which is derived from the slots' name. If publishers of several hosts may own the log, the session of a former
-owner may outlive its host. The present owner ends that session.
+Only one publisher moves the slots of a log. Otherwise a publisher would move them past another one's datamarkers, and
+the server would no longer send the log from there. The session holds an advisory lock of the database, derived from the
+slots' name. If publishers on several hosts may own the log, the session of a former owner may outlive its host. The
+present owner ends that session.
 
-A server may let its slots wait for its standbys. A slot is then moved only as far as every standby has the log. A move
-beyond that would wait without any message for as long as a standby is away.
+A server may let its slots wait for its standbys. Then a slot is moved only as far as every standby has the log. A move
+beyond that place would wait, without a message, until the standby returns.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _ENDS_MS: Final = 5000
 
 
 def movers(connection: Connection, name: str) -> str:
-    """The publishers that move the slots whose names begin with ``name``; empty: none. Raises as
+    """The sessions that move the slots with the prefix ``name``, in words; empty: none. Raises as
     :meth:`~datastores.postgres.server.connection.Connection.query`.
     """
     return _named(_sessions(connection, name))
 
 
 def moving(connection: Connection, name: str) -> set[int]:
-    """The server processes of the sessions that move these slots. Raises as :func:`movers`."""
+    """The process ids on the server of the sessions that move these slots. Raises as :func:`movers`."""
     return {pid for pid, _ in _sessions(connection, name)}
 
 
 def _sessions(connection: Connection, name: str) -> list[tuple[int, str]]:
-    """Process and address of the sessions that hold the lock."""
+    """Process id and address of the sessions that hold the lock."""
     found = connection.query(
         "SELECT pid, client_addr FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND "  # noqa: S608
         f"database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid = {_CLASS} AND "
@@ -68,8 +68,8 @@ def _lock_of(name: str) -> int:
 class SlotMover:
     """Used by one thread, except :meth:`cancel`.
 
-    ``name``: the beginning of the slots' names. ``evicts``: whether this publisher may end the session of another one
-    that moves the slots. ``problem``: why the slots are not moved.
+    ``name``: the prefix of the slots' names. ``evicts``: whether this publisher may end another one's session that
+    moves the slots. ``problem``: why the slots are not moved.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SlotMover:
         self.problem = NO_PROBLEM
 
     def move(self, wanted: Mapping[str, int], state: ServerState) -> None:
-        """Advance each slot to its place in ``wanted``, unless the slot is there already. The places are of the log in
+        """Advance each slot to its place in ``wanted``, unless it is already there. The places are in the log of
         ``state``. Never raises.
         """
         try:
@@ -110,7 +110,7 @@ class SlotMover:
             connection.cancel()
 
     def close(self) -> None:
-        """End the session; another publisher may move the slots then."""
+        """End the session. Then another publisher may move the slots."""
         connection, self._connection, self._owner = self._connection, None, False
         if connection is not None:
             connection.close()
@@ -158,8 +158,8 @@ class SlotMover:
     def _takes_over(self, connection: Connection) -> bool:
         """End the sessions that hold the lock, if this publisher may. Returns whether it then holds the lock.
 
-        The other publisher's readers are not ended: each has a temporary copy of a slot, which ends with its session
-        and delays no other reader.
+        The other publisher's readers are not ended. Each reader has a temporary slot of its own, which ends with the
+        reader's session and delays no other reader.
         """
         if not self._evicts():
             return False

@@ -1,13 +1,13 @@
-"""The replication slots of a log: two permanent ones, and temporary copies of them that readers use.
+"""The replication slots of a log: two permanent ones, and temporary copies of them for the readers.
 
 ``<name>_held`` stays at the oldest datamarker, so the server keeps the log from there on. ``<name>_lead`` follows the
-reader that is furthest ahead, so a copy of it decodes little before it reaches new log.
+furthest reader, so a copy of it decodes little before it reaches new log.
 
 Each reader has a temporary copy, which the server drops at the end of the reader's session. So any number of readers
-read at the same time, and a killed publisher leaves no slot in use.
+can read at the same time, and a killed publisher leaves no slot in use.
 
-A slot never sends what lies before its confirmed place. When a place is opened, the commit of its anchor has to be sent
-again. So both permanent slots are confirmed at most up to that commit.
+A slot never sends log before its confirmed place. To open a place, the server must send the commit of the place's
+anchor again. So both permanent slots are confirmed at most up to that commit.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _WHY_LOST: Final = {
     "wal_level_insufficient": "wal_level was lowered",
     "idle_timeout": "it was not moved on for longer than idle_replication_slot_timeout",
 }
-_ADVANCE_S: Final = 600.0  # a move decodes all log in between; a new slot waits for every open transaction
-# The slots rest this many times as long as the last moves took (see rest_s).
+_ADVANCE_S: Final = 600.0  # seconds; a move decodes all log up to its place, and a new slot waits for open transactions
+# The pause after moves is this many times as long as the moves took (see rest_s).
 _REST: Final = 20.0
 _LONGEST_REST_S: Final = 300.0
 _IN_USE: Final = "55006"
-# The names of slots have no capital letters.
+# Names of slots have no capital letters.
 _AWAITED: Final = (
     "SELECT name, slot_name IS NOT NULL, coalesce(active, false), restart_lsn FROM "
     "(SELECT lower(btrim(part, ' \"')) AS name FROM "
@@ -68,10 +68,10 @@ _AWAITED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A standby that the server lets its slots wait for (``synchronized_standby_slots``).
+    """A standby for which the server's slots wait (``synchronized_standby_slots``).
 
-    ``slot``: the slot over which the standby replicates. ``known``: whether the server has this slot. ``connected``:
-    whether the standby reads it. ``has``: up to where the standby has the log.
+    ``slot``: the slot of the standby. ``known``: whether the server has this slot. ``connected``: whether the standby
+    reads it. ``has``: the place up to which the standby has the log.
     """
 
     slot: str
@@ -86,15 +86,15 @@ def held_slot(name: str) -> str:
 
 
 def lead_slot(name: str) -> str:
-    """The slot that follows the reader which is furthest ahead."""
+    """The slot that follows the furthest reader."""
     return f"{name}_lead"
 
 
 def create_statements(name: str, version: int = 0) -> tuple[str, str]:
-    """The SQL that creates both slots, for an operator to paste. ``version``: the server's.
+    """The SQL that creates both slots, for an operator to run. ``version``: the server's.
 
-    From 17 on the statements permit standbys to have the slots. A copy of a slot would not permit it, so no copy is
-    made there.
+    From version 17 on the statements let standbys have the slots. A copied slot cannot have that permission, so both
+    are created.
     """
     held, lead = quote_literal(held_slot(name)), quote_literal(lead_slot(name))
     if version >= FAILOVER_SINCE:
@@ -107,7 +107,7 @@ def create_statements(name: str, version: int = 0) -> tuple[str, str]:
 
 
 def drop_statements(name: str) -> tuple[str, str]:
-    """The SQL that drops both: without a publisher they would keep the server's log until its disk is full."""
+    """The SQL that drops both slots. Without a publisher they would keep log until the server's disk is full."""
     return (
         f"SELECT pg_drop_replication_slot({quote_literal(lead_slot(name))});",
         f"SELECT pg_drop_replication_slot({quote_literal(held_slot(name))});",
@@ -115,10 +115,10 @@ def drop_statements(name: str) -> tuple[str, str]:
 
 
 def statement_of_publication(publication: str, tables: Sequence[str], version: int) -> str:
-    """The SQL that publishes ``tables`` (as SQL names them). ``version``: the server's; from 18 on it can send
-    generated columns.
+    """The SQL that creates the publication with ``tables``, names as SQL. ``version``: the server's; from 18 on it can
+    send generated columns.
 
-    No table that is created later is published, because the server refuses every UPDATE and DELETE of a published table
+    Tables created later are not included, because the server refuses every UPDATE and DELETE of a published table
     without a key. Partitions are published under the name of their root.
     """
     what = f" FOR TABLE {', '.join(tables)}" if tables else ""
@@ -128,14 +128,14 @@ def statement_of_publication(publication: str, tables: Sequence[str], version: i
 
 
 def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
-    """The slots held and lead. Raises :class:`~wormhole.model.errors.SourceUnavailable` with the SQL that repairs it
-    when one is missing, of another database or plugin, or has lost its log.
+    """The held and the lead slot. If one is missing, has lost its log, or is of another database or plugin, raises
+    :class:`~wormhole.model.errors.SourceUnavailable` with the SQL that repairs it.
     """
     held, lead = held_slot(name), lead_slot(name)
     made = dict(zip((held, lead), create_statements(name, state.version), strict=True))
     if (other := state.slots.get(lead)) is not None and not other.lost:
-        # A new slot would begin at the end of the log. When the lead moves on, nothing would keep the log that slower
-        # flows need.
+        # A new held slot would begin at the end of the log, and the log that slower flows need would be lost when the
+        # lead moves.
         made[held] = _copy_of(lead, held)
     missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
     found: list[Slot] = []
@@ -161,7 +161,7 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
 def check_owner(slot: Slot, database: str) -> None:
     """Raise :class:`~wormhole.model.errors.UsageError` for a slot of another program or database.
 
-    A server has one list of slots, for all its databases and programs.
+    A server has a single list of slots for all databases and programs.
     """
     if slot.plugin != PLUGIN or slot.database != database:
         raise UsageError(
@@ -173,7 +173,7 @@ def check_owner(slot: Slot, database: str) -> None:
 
 
 def usable(state: ServerState, name: str, database: str) -> tuple[Slot, ...]:
-    """The slots that can be read: held and lead, or the one that is left. Raises as :func:`check` if there is none."""
+    """The readable slots: held and lead, or one of them. Raises as :func:`check` if none is readable."""
     try:
         return check(state, name, database)
     except SourceUnavailable:
@@ -215,13 +215,13 @@ def _how_to_repair(state: ServerState, name: str) -> str:
 def nearest(slots: Iterable[Slot], begin: int) -> Slot | None:
     """The slot from which the server decodes the least log before ``begin``.
 
-    ``None``: every slot is confirmed past ``begin``.
+    ``None``: every slot is confirmed beyond ``begin``.
     """
     return max((slot for slot in slots if slot.confirmed <= begin), key=lambda slot: slot.confirmed, default=None)
 
 
 def create_temporary(walsender: Connection, name: str) -> None:
-    """Create a slot that ends with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Create a slot that is dropped with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     walsender.query(
         f"CREATE_REPLICATION_SLOT {quote_identifier(name)} TEMPORARY LOGICAL {PLUGIN} NOEXPORT_SNAPSHOT",
         timeout_s=_ADVANCE_S,
@@ -229,7 +229,7 @@ def create_temporary(walsender: Connection, name: str) -> None:
 
 
 def copy(walsender: Connection, slot: Slot, name: str) -> None:
-    """Create a copy that ends with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+    """Create a copy that is dropped with the session. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
     try:
         walsender.query(
             f"SELECT pg_copy_logical_replication_slot({quote_literal(slot.name)}, {quote_literal(name)}, true)"
@@ -246,7 +246,7 @@ def copy(walsender: Connection, slot: Slot, name: str) -> None:
 
 
 def advance(connection: Connection, slot: Slot, to: int) -> bool:
-    """Confirm a slot up to ``to``. Returns whether it was done: not while a session reads this slot.
+    """Confirm a slot up to ``to``. Returns whether that was possible; false: a session reads the slot.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """
@@ -275,7 +275,7 @@ def awaited(connection: Connection) -> list[Awaited]:
 
 
 def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
-    """The standbys that hold the slots back until an operator acts; empty: none."""
+    """The problem of the standbys that hold the slots back until an operator acts; empty: none."""
     away = [one for one in standbys if not one.connected]
     if not away:
         return NO_PROBLEM
@@ -290,9 +290,9 @@ def awaited_problem(standbys: Iterable[Awaited]) -> Problem:
 
 
 def rest_s(took_s: float) -> float:
-    """How long no slot is moved after moves that took ``took_s``.
+    """The pause in seconds after moves that took ``took_s``.
 
-    At each move the server decodes its log again from the beginning of the oldest open transaction. That should take at
-    most a twentieth of a processor.
+    At each move the server decodes its log again from the beginning of the oldest open transaction. The moves should
+    use at most a twentieth of a processor.
     """
     return min(_REST * took_s, _LONGEST_REST_S)

@@ -1,1 +1,1 @@
-"""One server: its address and the login, sessions on it, its state, and the stream of its walsender."""
+"""The connection to one server: its address and login, sessions, its state, and the stream of its walsender."""

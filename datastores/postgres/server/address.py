@@ -1,4 +1,4 @@
-"""A database's address and account: from the URL, a password file, ``~/.pgpass`` or a prompt."""
+"""Determines a database's address and account: from the URL, a password file, ``~/.pgpass`` or a prompt."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from wormhole.model.errors import UsageError
 __all__ = ["NAME_PREFIX", "Address", "parse", "slot_name"]
 
 NAME_PREFIX: Final = "wormhole_"
-"""The beginning of the names of a log's publication and slots, unless the URL names them."""
+"""The prefix of the names of a log's publication and slots, unless the URL names them."""
 _NOT_IN_SLOTS: Final = re.compile(r"[^a-z0-9_]+")
 _LONGEST_SLOT: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A database of a server and an account on it. ``socket``: the folder of a Unix socket, in place of a host.
+    """A database of a server and an account on it. ``socket``: the folder of a Unix socket, instead of a host.
 
-    ``publication``, ``slot``: names on the server. ``names_publication``, ``names_slot``: whether the URL has them.
-    ``exposed``: the password may also be sent to a server that is not vouched for. ``password_from``: where the
+    ``publication``, ``slot``: names on the server. ``names_publication``, ``names_slot``: whether the URL names them.
+    ``exposed``: the password may also be sent to a server whose identity is not verified. ``password_from``: where the
     password was found, for messages. ``remarks``: warnings about the files, for the user.
     """
 
@@ -59,7 +59,7 @@ class Address:
 
     @property
     def where(self) -> str:
-        """Host and port, or the socket's folder and the port that its name ends with."""
+        """Host and port, or the socket's folder and its port."""
         if self.socket:
             return f"{self.socket}:{self.port}" if self.port != DEFAULT_PORT else self.socket
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
@@ -83,11 +83,11 @@ def parse(
     pgpass: Path | bool = False,
     prompt: Callable[[str], str] | None = None,
 ) -> Address:
-    """The address that a URL names. ``log``: the log's name, from which the names of publication and slots are made.
+    """The address in a URL. ``log``: the log's name, from which the names of publication and slots are made.
 
-    The password comes from ``password_file``, else the URL, else ``pgpass`` (``True``: ``~/.pgpass`` if it exists;
-    ``False``: none), else from ``prompt``, which is called with the question. Raises
-    :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
+    The password comes from ``password_file``, or else from the URL, ``pgpass`` (``True``: ``~/.pgpass`` if it exists;
+    ``False``: none) or ``prompt``, in this order. ``prompt`` is called with the question. Raises
+    :class:`~wormhole.model.errors.UsageError`, whose message never holds a password.
     """
     shown = without_password(url)
     try:
@@ -126,16 +126,16 @@ def parse(
 
 
 def slot_name(log: str) -> str:
-    """The beginning of the names of a log's publication and slots if its URL has none: ``wormhole_<log>``, with ``_``
-    for characters that a slot's name cannot have.
+    """The prefix of the names of a log's publication and slots if its URL has none: ``wormhole_<log>``, with ``_`` for
+    characters that a slot's name cannot have.
     """
     plain = _NOT_IN_SLOTS.sub("_", log.lower()).strip("_")
     return f"{NAME_PREFIX}{plain}"[:_LONGEST_SLOT]
 
 
 def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[str]) -> tuple[str, Path] | None:
-    """The password in ``~/.pgpass`` for host, port, database and user, and the file's path. As with libpq, a file that
-    others may read is not used.
+    """The password in ``~/.pgpass`` for host, port, database and user, and the file's path. Like libpq, this ignores a
+    file that other users may read.
     """
     if pgpass is False:
         return None
@@ -156,7 +156,7 @@ def _kept_password(pgpass: Path | bool, wanted: tuple[str, ...], remarks: list[s
 
 
 def _entries(text: str) -> Iterator[list[str]]:
-    """The lines of a password file: https://www.postgresql.org/docs/current/libpq-pgpass.html."""
+    """The entries of a password file (https://www.postgresql.org/docs/current/libpq-pgpass.html)."""
     for line in text.splitlines():
         fields = _split(line)
         if len(fields) == 5 and not line.startswith("#"):

@@ -1,7 +1,7 @@
-"""A session on a server over libpq. Every call has a deadline, and no message holds a password.
+"""A session on a server through libpq. Every call has a deadline, and no message holds a password.
 
-Two kinds: one for queries, and a walsender's (``replication=database``), which takes queries too until it begins to
-send the log.
+A session is for queries, or is a walsender's (``replication=database``). A walsender also takes queries until it begins
+to send the log.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ _HINTS: Final = {
     "logged already, run `wormholectl objects drop` and `objects create`; flows report what they lack with its range",
 }
 _COPIES: Final = frozenset({pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT})
-_MOST_AT_ONCE: Final = 512 << 10  # bytes of a copy's messages that are returned together
+_MOST_AT_ONCE: Final = 512 << 10  # the most bytes of a copy's messages that are returned together
 _MESSAGE_COST: Final = 64
 _MOST_ANSWER: Final = 64 << 20
-_ROW_COST: Final = 100  # bytes, beside its values
+_ROW_COST: Final = 100  # bytes of memory for a row, besides its values
 _VALUE_COST: Final = 60
-_RESULT_COST: Final = 4096  # a result that is no row; an honest server sends one for each statement
-_MOST_TEXT: Final = 2000  # characters of a server's text
-_NO_FILE: Final = "/nonexistent"  # libpq would look for a password in the home of the user who runs this
-_NOT_GIVEN: Final = b"no password supplied"  # libpq's words
-_KEYS_SINCE: Final = 180000  # the version of libpq
+_RESULT_COST: Final = 4096  # bytes of memory for a result without rows; a statement normally has one
+_MOST_TEXT: Final = 2000  # the most characters of a server's message
+_NO_FILE: Final = "/nonexistent"  # otherwise libpq searches the user's home for a password
+_NOT_GIVEN: Final = b"no password supplied"  # libpq's message
+_KEYS_SINCE: Final = 180000  # the libpq version that accepts SCRAM keys
 _WAITED_FOR: Final[dict[int, int]] = {
     pq.PollingStatus.WRITING: select.POLLOUT,
     pq.PollingStatus.READING: select.POLLIN,
 }
-# Set at the session's start: a default of the server could end the statement that makes the other settings.
+# Set at the session's start, because a server's default could end the statement that makes the other settings.
 _AT_ONCE: Final = "-c statement_timeout=0"
 _UNBOUNDED: Final = {"lock_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 _UNBOUNDED_SINCE: Final = ((140000, "idle_session_timeout"), (170000, "transaction_timeout"))
@@ -82,14 +82,14 @@ _PLAIN: Final = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
-    "synchronous_commit": "local",  # on the server's own disk
+    "synchronous_commit": "local",  # a commit waits only for the server's own disk
 }
 _CANCEL_S: Final = 1.0
 _TCP: Final = {"keepalives": "1", "keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
 
 
 class ServerError(SourceUnavailable):
-    """The server refused a statement. ``sqlstate``: the error code, five characters; empty: the server sent none."""
+    """The server refused a statement. ``sqlstate``: the error code of five characters; empty: none was sent."""
 
     def __init__(self, message: str, *, sqlstate: str = "", **where: str | None) -> None:
         super().__init__(message, **where)
@@ -97,15 +97,15 @@ class ServerError(SourceUnavailable):
 
 
 class SessionEnded(SourceUnavailable):
-    """The server ended the session: it shuts down, or an operator ended this session."""
+    """The server ended the session, because it shuts down or an operator ended the session."""
 
 
 class Connection:
-    """A session. Used by one thread at a time; ``close`` may be called again.
+    """A session. Used by one thread at a time. ``close`` is idempotent.
 
-    ``interrupt``: a file descriptor. When it can be read, a call that waits for the server raises
-    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: the encoding of the
-    texts sent and received.
+    ``interrupt``: a file descriptor. As soon as it is readable, a call that waits for the server raises
+    :class:`~wormhole.model.errors.SourceUnavailable`, and the session is closed. ``encoding``: of the texts sent and
+    received.
     """
 
     def __init__(
@@ -128,22 +128,21 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session may be used. A lost connection is noticed at the next statement."""
+        """Whether the session is open. A lost connection is noticed at the next statement."""
         return bool(self.pgconn.status == pq.ConnStatus.OK)
 
     def query(self, statement: str, *, timeout_s: float = TIMEOUT_S, most_bytes: int = _MOST_ANSWER) -> list[Row]:
-        """The rows of one statement's answer, as text. ``most_bytes``: how much memory they may take.
+        """Run a statement. Returns its rows as text. ``most_bytes``: the most memory that they may take.
 
-        Raises :class:`ServerError` for a statement that the server refuses,
-        :class:`~wormhole.model.errors.SourceUnavailable` for a broken connection and for a larger answer, and
-        :class:`~wormhole.model.errors.SourceSilent` when there is no answer in time. After the last two the session is
-        closed.
+        Raises :class:`ServerError` if the server refuses the statement,
+        :class:`~wormhole.model.errors.SourceUnavailable` for a broken connection or a larger answer, and
+        :class:`~wormhole.model.errors.SourceSilent` at the timeout. After the last two the session is closed.
         """
         _, rows = self._execute(statement, time.monotonic() + timeout_s, most_bytes)
         return rows
 
     def start_copy(self, statement: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Send ``START_REPLICATION``; :class:`datastores.postgres.server.stream.Stream` reads what follows.
+        """Send ``START_REPLICATION``. :class:`datastores.postgres.server.stream.Stream` then reads the log.
 
         Raises as :meth:`query`.
         """
@@ -152,7 +151,7 @@ class Connection:
             raise ServerError(f"{self._address}: the server does not begin to send its log")
 
     def copy_rows(self, statement: str, *, timeout_s: float) -> Iterator[list[bytes]]:
-        """The messages of a ``COPY … TO STDOUT`` as they arrive. A caller that stops before the end has to close the
+        """The messages of a ``COPY … TO STDOUT`` as they arrive. A caller that stops before the end must close the
         session. Raises as :meth:`query`, also between messages.
         """
         deadline = time.monotonic() + timeout_s
@@ -184,11 +183,11 @@ class Connection:
         self.pgconn.finish()
 
     def cancel(self) -> None:
-        """Request that the server cancels the statement that another thread waits for. Gives up if the server does not
-        take the request soon.
+        """Request the server to cancel the statement that another thread waits for. Returns without effect if the
+        server does not soon accept the request.
         """
         deadline = time.monotonic() + _CANCEL_S
-        # Not PGcancel: psycopg holds the interpreter's lock while that waits for the server, and with it every thread.
+        # PGcancel is not used, because psycopg holds the interpreter's lock while it waits, which stops every thread.
         with suppress(psycopg.Error):  # the session ended, no server answers, or libpq is older than 17
             request = self.pgconn.cancel_conn()
             try:
@@ -207,7 +206,7 @@ class Connection:
 
         detail = _said(field(pq.DiagnosticField.MESSAGE_DETAIL))
         sqlstate = _said(field(pq.DiagnosticField.SQLSTATE))
-        # libpq's own errors have no fields.
+        # An error of libpq itself has no fields.
         what = _said(field(pq.DiagnosticField.MESSAGE_PRIMARY)) or _one_line(result.error_message)
         return ServerError(
             f"{self._address}: {what}{f' ({detail})' if detail else ''}",
@@ -236,7 +235,7 @@ class Connection:
             raise self._broke() from None
 
     def _last(self, deadline: float, most_bytes: int = _MOST_ANSWER) -> tuple[pq.abc.PGresult, list[Row]]:
-        """The last result of the statement, or the result that begins a copy, and its rows."""
+        """The last result of the statement, or the result that begins a copy, with its rows."""
         last: pq.abc.PGresult | None = None
         rows: list[Row] = []
         whole = True
@@ -244,12 +243,12 @@ class Connection:
         room = most_bytes
         try:
             while (result := self._result(deadline)) is not None:
-                # After the server's own error libpq adds another one: that the connection ended.
+                # After the server's error libpq adds the error that the connection ended.
                 last = result if last is None or last.status != pq.ExecStatus.FATAL_ERROR else last
                 if result.status in _COPIES:
                     return result, []
                 if whole:
-                    rows = []  # forget the rows of the statement before
+                    rows = []  # drop the rows of the previous statement
                 whole = result.status != pq.ExecStatus.SINGLE_TUPLE
                 found, cost = _rows_of(result, self.encoding)
                 rows += found
@@ -303,10 +302,10 @@ class Connection:
 def connect(
     address: Address, *, walsender: bool = False, timeout_s: float = TIMEOUT_S, interrupt: int = NEVER
 ) -> Connection:
-    """A session with fixed forms of dates, numbers and bytes. ``interrupt``: see :class:`Connection`.
+    """Open a session with fixed formats of dates, numbers and bytes. ``interrupt``: see :class:`Connection`.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the server cannot be reached or does not take the
-    session now, :class:`~wormhole.model.errors.UsageError` for a login that it refuses.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the server cannot be reached or accepts no session now,
+    and :class:`~wormhole.model.errors.UsageError` for a refused login.
     """
     deadline = time.monotonic() + timeout_s
     places = [address.socket] if address.socket else _resolved(address)
@@ -339,9 +338,9 @@ def connect(
 
 @contextmanager
 def understood(address: Address) -> Iterator[None]:
-    """A context for code that parses answers: the peer at an address may not be PostgreSQL.
+    """Turn parse errors in the block into errors about the peer, which may not be PostgreSQL.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` if an answer does not have the form of PostgreSQL's.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if an answer does not have PostgreSQL's form.
     """
     try:
         yield
@@ -350,15 +349,15 @@ def understood(address: Address) -> Iterator[None]:
 
 
 def drop_notifications(pgconn: pq.abc.PGconn) -> None:
-    """Discard notifications. They are not used, and libpq keeps them in memory until they are fetched."""
+    """Discard notifications, which libpq otherwise keeps in memory."""
     while pgconn.notifies() is not None:
         pass
 
 
 def _settings(connection: Connection, *, walsender: bool) -> str:
-    """The statement that sets what a default of the server, the database or the account may have set otherwise.
+    """The statement that overrides settings of the server, the database or the account.
 
-    Such a default could end or refuse a session or a statement, or give its values another form.
+    Their settings could end or refuse a session or a statement, or change the format of values.
     """
     settings = {**_UNBOUNDED, "client_encoding": connection.encoding.client, **_PLAIN, **SESSION_SETTINGS}
     if walsender:
@@ -384,7 +383,7 @@ def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, wals
         "replication": "database" if walsender else "",
         **({} if address.socket else _TCP),
     }
-    # Without these two libpq would use its environment variables.
+    # Without these two parameters libpq would use its environment variables.
     given = {name: value for name, value in given.items() if value} | {"password": "", "options": _AT_ONCE} | proof
     return b" ".join(f"{name}={_quoted(value)}".encode() for name, value in given.items())
 
@@ -392,8 +391,8 @@ def _conninfo(address: Address, found: list[str], proof: dict[str, str], *, wals
 def _resolved(address: Address) -> list[str]:
     """The host's addresses, in the resolver's order.
 
-    If libpq resolved the name, it would hold the interpreter's lock, and so stop every thread, for as long as the name
-    servers are silent.
+    libpq would hold the interpreter's lock during the name resolution, and stop every thread while name servers do not
+    answer.
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -409,7 +408,7 @@ def _resolved(address: Address) -> list[str]:
 
 def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
     """The parameters with which libpq may log in. They hold the password itself only if the server is verified or the
-    URL exposes the password."""
+    URL has `EXPOSED`."""
     if address.verifies or address.exposed or not address.password:
         return {"password": address.password}
     if asked is None or asked.challenge is None:
@@ -441,7 +440,7 @@ def _quoted(value: str) -> str:
 
 
 def _rows_of(result: pq.abc.PGresult, encoding: Encoding) -> tuple[list[Row], int]:
-    """The rows of a result, and about how many bytes they take."""
+    """The rows of a result, and the bytes that they take, approximately."""
     rows: list[Row] = []
     cost = _ROW_COST if result.status == pq.ExecStatus.SINGLE_TUPLE else _RESULT_COST
     for at in range(result.ntuples):
@@ -468,4 +467,4 @@ def _one_line(message: bytes) -> str:
 
 
 def _ignore(_: object) -> None:
-    """Discards the server's notices, which are meant for a person at a prompt."""
+    """Discard a notice of the server, which is meant for an interactive user."""

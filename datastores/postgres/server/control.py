@@ -1,4 +1,4 @@
-"""The session over which a source queries its server."""
+"""The session in which a source queries its server. It opens again after a failure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Control:
-    """One session, which is opened anew if it is broken. It runs one statement at a time.
+    """A session that runs one statement at a time. A broken session is replaced.
 
-    ``within``: what each query runs in, which names its errors. ``shut``: called if the server ended the last session
-    that was queried and accepts no other.
+    ``within``: the context of each query, which adds to its errors. ``shut``: called if the server ended the last
+    session and accepts no other.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Control:
         self._asking = threading.Lock()
 
     def ask(self, question: Callable[[Connection], T]) -> T:
-        """Query the server over the session, or over a new one if it is broken."""
+        """Run ``question`` on the session, or on a new session if the old one is broken."""
         with self._asking:
             for last in (False, True):
                 try:
@@ -59,7 +59,7 @@ class Control:
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """End the session. The next query opens another one."""
+        """End the session. The next query opens a new one."""
         with self._asking:
             self._drop()
 

@@ -1,9 +1,9 @@
-"""Finds out which authentication a server requests of an account, before the password is used.
+"""Finds which authentication a server requests of an account, before the password is used.
 
 libpq answers every request: with the password itself, an MD5 digest of it, or a SCRAM proof of a single iteration.
-While the server is down, every local user may take its port (above 1024) or its socket in ``/tmp``. So the login to a
-server that is not vouched for begins with a separate session that only reads the server's request. That session ends
-without an answer, and the server's log has no line about it.
+While the server is down, every local user may take its port (above 1024) or its socket in ``/tmp``. So the login to an
+unverified server begins with a separate session that only reads the server's request. That session ends without an
+answer and leaves no line in the server's log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VERSION: Final = 196608  # 3.0
 _SSL_REQUEST: Final = struct.pack(">II", 8, 80877103)
 _OK, _CLEARTEXT, _MD5, _SASL, _SASL_CONTINUE = 0, 3, 5, 10, 11
 _NAMES: Final = {_CLEARTEXT: "as it is", _MD5: "as an MD5 digest"}
-_LONGEST: Final = 16 << 10  # bytes of a message
+_LONGEST: Final = 16 << 10  # the most bytes of a message
 _WAYS: Final = {"disable": (False,), "allow": (False, True), "prefer": (True, False), "require": (True,)}
 _UNKNOWN: Final = "none is typed here"
 _Found = TypeVar("_Found")
@@ -41,22 +41,22 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``place``: the address that answered. ``challenge``: the challenge of SCRAM; ``None``: the account needs no
-    password, or logs in by another method."""
+    """The server's request. ``place``: the address that answered. ``challenge``: SCRAM's challenge; ``None``: the
+    account needs no password, or uses another method."""
 
     place: str
     challenge: Challenge | None
 
 
 class _RefusedError(Exception):
-    """The server refuses this way of connecting."""
+    """The server refuses a connection of this kind."""
 
 
 def ask(address: Address, places: list[str], *, walsender: bool, deadline: float, interrupt: int) -> Asked | None:
-    """The server's request. ``None``: no server gave a valid answer; libpq then has the message for it.
+    """The server's request; ``None``: no server gave a valid answer, and libpq will have the error.
 
     Raises :class:`~wormhole.model.errors.UsageError` if the server accepts only the password itself or a proof from
-    which it can be guessed, and :class:`~wormhole.model.errors.SourceUnavailable` when there is no answer in time.
+    which it can be guessed, and :class:`~wormhole.model.errors.SourceUnavailable` at the deadline.
     """
     for place in places:
         for tls in _WAYS.get(address.sslmode, ()) if not address.socket else (False,):
@@ -71,7 +71,7 @@ def ask(address: Address, places: list[str], *, walsender: bool, deadline: float
 
 
 def withheld(address: Address, how: str) -> UsageError:
-    """The error for a server that asks for the password in a way that gives it away."""
+    """The error for a server that requests the password in a way that reveals it."""
     return UsageError(
         f"{address}: the server asks for the password {how}, and nothing shows that it is the database: its "
         "certificate is not verified; the password was not sent",
@@ -113,7 +113,7 @@ def _challenge(address: Address, talk: _Talk, *, tls: bool, walsender: bool) -> 
 
 
 def _authentication(talk: _Talk) -> tuple[int, bytes]:
-    """Kind and content of the next message, which has to be one of authentication."""
+    """Kind and content of the next message, which must be about authentication."""
     kind, size = struct.unpack(">cI", talk.exactly(5))
     if kind == b"E":
         raise _RefusedError
@@ -124,7 +124,7 @@ def _authentication(talk: _Talk) -> tuple[int, bytes]:
 
 
 class _Talk:
-    """A connection to ``place``. Each call ends at ``deadline``. Raises ``OSError`` when the connection breaks."""
+    """A connection to ``place``. Each call ends at ``deadline``. Raises ``OSError`` if the connection breaks."""
 
     def __init__(self, address: Address, place: str, deadline: float, interrupt: int) -> None:
         self._where, self._deadline, self._interrupt = address.where, deadline, interrupt
@@ -145,9 +145,9 @@ class _Talk:
             raise
 
     def encrypt(self, context: ssl.SSLContext) -> bool:
-        """Begin TLS; false: the server has none."""
+        """Begin TLS. Returns whether the server supports it."""
         self.send(_SSL_REQUEST)
-        if self.exactly(1) != b"S":  # no more is read before TLS begins
+        if self.exactly(1) != b"S":  # exactly one byte precedes TLS
             return False
         self._socket = context.wrap_socket(self._socket, server_hostname=self._host, do_handshake_on_connect=False)
         self._again(self._socket.do_handshake)
@@ -187,9 +187,7 @@ class _Talk:
 
 
 def _context(address: Address) -> ssl.SSLContext:
-    """As libpq's context: the server's certificate is not checked, and the client's is sent if the server
-    requests it.
-    """
+    """A TLS context like libpq's: the server's certificate is not checked, and the client's is sent on request."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Places in the write-ahead log as the server writes them, and as datamarkers hold them."""
+"""Converts places in the write-ahead log between the server's text and the form in datamarkers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["PLACE", "format_delivered", "format_lsn", "parse_delivered", "parse_
 
 _LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 PLACE: Final = re.compile(rf"(?a)(?:(\d{{1,10}}):)?({_LSN.pattern})")
-"""A logical position: ``timeline:LSN``, or an LSN of the server's present timeline."""
+"""The form of a logical position: ``timeline:LSN``, or an LSN of the server's present timeline."""
 
 
 def parse_lsn(text: str) -> int:
-    """``0/16B3748`` as a number of bytes. Raises :class:`~wormhole.model.errors.PositionError`."""
+    """Parse an LSN such as ``0/16B3748`` into bytes. Raises :class:`~wormhole.model.errors.PositionError`."""
     found = _LSN.fullmatch(text)
     if found is None:
         raise PositionError(f"{text!r} is no LSN", hint="write it as the server does, for example 0/16B3748")
@@ -23,12 +23,12 @@ def parse_lsn(text: str) -> int:
 
 
 def format_lsn(lsn: int) -> str:
-    """A number of bytes as the server writes it."""
+    """Format a number of bytes as an LSN."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def format_delivered(timeline: int, lsn: int) -> str:
-    """The logical position at ``lsn`` of ``timeline``."""
+    """The logical position of ``lsn`` in ``timeline``."""
     return f"{timeline}:{format_lsn(lsn)}"
 
 

@@ -1,6 +1,4 @@
-"""Why a server refuses a session, and what repairs it. libpq keeps no error code for this, only the server's
-message.
-"""
+"""Explains from the server's message why it refuses a session, and what repairs it. libpq has no code for this."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 def refused_login(
     address: Address, words: str, *, needs_password: bool, used_password: bool
 ) -> SourceUnavailable | UsageError:
-    """The error for a session that was refused with these ``words``.
+    """The error for a session that the server refused with the message ``words``.
 
-    It is one that is tried again if an operator may remove the cause while a publisher runs.
+    It is a retryable error if an operator may remove the cause while a publisher runs.
     """
     message = f"{address}: {words}"
     quoted = quote_identifier(address.user)
@@ -40,7 +38,7 @@ def refused_login(
         )
     if used_password:
         hint = "correct the account, its password or its rights"
-        if "password authentication failed" in words:  # also where there is no such account
+        if "password authentication failed" in words:  # also if the account does not exist
             hint = (
                 f"correct the password, or make the account, as a superuser:\n"
                 f"CREATE ROLE {quoted} LOGIN REPLICATION PASSWORD '...';\nGRANT pg_read_all_data TO {quoted};"

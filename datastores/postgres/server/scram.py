@@ -2,8 +2,8 @@
 
 The peer at an address chooses how a proof is computed. From a proof of one iteration the password is guessed 4,096
 times as fast as from a proof with PostgreSQL's default. libpq accepts every choice. So the choice is read first
-(:mod:`datastores.postgres.server.login`), and libpq gets the keys derived with it. A peer that then chooses otherwise
-gets no cheaper proof.
+(:mod:`datastores.postgres.server.login`), and libpq gets only the keys derived with it. A peer that later makes another
+choice gets no cheaper proof.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MECHANISM: Final = "SCRAM-SHA-256"
 FEWEST_ITERATIONS: Final = 4096
 """PostgreSQL's default, and the minimum of RFC 7677."""
 MOST_ITERATIONS: Final = 2_000_000
-"""About half a second of processor time. A peer's choice must not keep a processor busy for longer."""
+"""The iterations of about half a second of processor time, the most that a peer may cause."""
 
 _SHORTEST_SALT: Final = 8
 _PROHIBITED: Final = (
@@ -35,14 +35,14 @@ _PROHIBITED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The parameters with which the server stored the password and with which a proof is computed."""
+    """The parameters with which the server stored the password, and with which a proof is computed."""
 
     salt: bytes
     iterations: int
 
     @classmethod
     def parse(cls, data: bytes, nonce: str) -> Challenge:
-        """Read the server's first message. ``nonce``: the client's. Raises ``ValueError``."""
+        """Read the server's first message. ``nonce``: the client's nonce. Raises ``ValueError``."""
         try:
             fields = dict(one.split("=", 1) for one in data.decode("ascii").split(","))
             salt, iterations = base64.b64decode(fields["s"], validate=True), fields["i"]
@@ -63,27 +63,27 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """``scram_client_key`` and ``scram_server_key``, as libpq takes them."""
+    """The values of libpq's parameters ``scram_client_key`` and ``scram_server_key``."""
 
     client: str
     server: str
 
 
 def first_message(nonce: str) -> bytes:
-    """The client's first message; the server takes the account from the start of the session."""
+    """The client's first message. The server knows the account from the session's start."""
     return f"n,,n=,r={nonce}".encode()
 
 
 def derive(password: str, challenge: Challenge) -> Keys:
-    """The keys of a password."""
+    """Derive the keys from a password."""
     salted = hashlib.pbkdf2_hmac("sha256", _prepared(password), challenge.salt, challenge.iterations)
     client, server = (hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key"))
     return Keys(base64.b64encode(client).decode(), base64.b64encode(server).decode())
 
 
 def _prepared(password: str) -> bytes:
-    """SASLprep (RFC 4013). As in the server, a password that it prohibits is used unchanged."""
-    if password.isascii():  # also with control characters, which are used as they are
+    """Apply SASLprep (RFC 4013). Like the server, this leaves a password that it prohibits unchanged."""
+    if password.isascii():  # control characters stay unchanged
         return password.encode()
     mapped = "".join(
         " " if stringprep.in_table_c12(char) else char for char in password if not stringprep.in_table_b1(char)

@@ -29,7 +29,7 @@ _IDENTITY: Final = (
     "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
 )
 OLDEST_VERSION: Final = 130000
-"""The oldest version that PostgreSQL still maintained when this was written."""
+"""The oldest version that PostgreSQL maintained at this release."""
 
 _PAGE_HEADER: Final = 24
 _FILE_HEADER: Final = 40
@@ -37,13 +37,13 @@ _FILE_HEADER: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A replication slot. ``restart``: the server keeps its log, and decodes it, from this place on. ``confirmed``: the
-    server sends the log from this place on. Both are 0 if the slot has lost its log.
+    """A replication slot. ``restart``: the server keeps and decodes its log from this place on. ``confirmed``: the
+    server sends its log from this place on. Both are 0 if the slot has lost its log.
 
     ``wal_status``: ``reserved``, ``extended``, ``unreserved`` or ``lost``. ``safe_bytes``: how much more log may be
-    written before the slot is lost, ``None`` without a limit. ``catalog_age``: transactions since the oldest catalogue
-    row that the slot keeps. ``failover``: whether standbys may have the slot too, ``None`` if the server has no such
-    slots. ``invalid``: why the server invalidated the slot, from ``pg_replication_slots`` of version 17 on.
+    written before the slot is lost; ``None``: no limit. ``catalog_age``: transactions since the oldest catalogue row
+    that the slot keeps. ``failover``: whether standbys may have the slot too; ``None``: the server lacks this feature.
+    ``invalid``: why the server invalidated the slot (version 17 and later).
     """
 
     name: str
@@ -67,19 +67,18 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """``system``: the cluster's identifier, which a copy of its files has too. ``timeline``: the history that the
+    """``system``: the cluster's identifier, which a copy of its files shares. ``timeline``: the timeline that the
     server writes. ``end``: the end of the last inserted record. ``flushed``: the end of the log that a walsender may
     send.
 
-    ``publication_oid``: the publication's number, which differs from that of another publication of the same name.
-    ``slots``: the log's slots, by name. ``standbys``: the number of standbys with a slot of their own.
-    ``keep_bytes``: ``max_slot_wal_keep_size``, 0 without a limit. ``sender_timeout_s``: ``wal_sender_timeout``, 0 for
-    none. ``page_bytes``: size of a page of the log.
+    ``publication_oid``: distinguishes publications of the same name. ``slots``: the log's slots, by name. ``standbys``:
+    the number of standbys with a slot. ``keep_bytes``: ``max_slot_wal_keep_size``; 0: no limit. ``sender_timeout_s``:
+    ``wal_sender_timeout``; 0: none. ``page_bytes``: size of a page of the log.
 
-    ``started``: when the server started, in microseconds. It distinguishes the server from a copy of its files, which
-    has the same identifier and timeline and may run beside it. ``session``: the session that read the state; none
-    survives a crash. ``unlogged_keys``: by table number (OID) the number of the primary key, for keys that the log does
-    not contain (REPLICA IDENTITY FULL and NOTHING).
+    ``started``: when the server started, in microseconds since 1970. It distinguishes the server from a copy of its
+    files, which has the same identifier and timeline and may run beside it. ``session``: the process of the session
+    that read the state, which no crash survives. ``unlogged_keys``: by table OID the OID of the primary key, for keys
+    that the log does not contain (REPLICA IDENTITY FULL and NOTHING).
     """
 
     system: str
@@ -113,7 +112,7 @@ class AnotherServer(SourceUnavailable):
 
 
 def identity(connection: Connection) -> Row:
-    """The server's system identifier, its timeline in eight digits, and when it started. Raises as
+    """The server's system identifier, its timeline in eight digits, and its start time. Raises as
     :meth:`~datastores.postgres.server.connection.Connection.query`, also for a standby.
     """
     (found,) = connection.query(f"SELECT {_IDENTITY}")
@@ -121,7 +120,7 @@ def identity(connection: Connection) -> Row:
 
 
 def check_same(connection: Connection, address: Address, state: ServerState) -> None:
-    """Raise :class:`AnotherServer` if the session is on another server than the one of ``state``, or if that was
+    """Raise :class:`AnotherServer` if the session is on another server than the one in ``state``, or if that server
     restarted since."""
     with understood(address):
         system, timeline, _ = found = identity(connection)
@@ -134,10 +133,10 @@ def check_same(connection: Connection, address: Address, state: ServerState) -> 
 
 
 def read_state(connection: Connection, publication: str, slots: Mapping[str, str]) -> ServerState:
-    """The present state. ``slots``: the slots' names on the server, by their names in the result.
+    """The present state. ``slots``: the slots' names on the server, by their keys in the result.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and
-    :class:`~wormhole.model.errors.UnsupportedLog` for a server that cannot be tailed whatever its settings.
+    :class:`~wormhole.model.errors.UnsupportedLog` for a server whose log cannot be read with any settings.
     """
     if connection.version < OLDEST_VERSION:
         raise UnsupportedLog(
@@ -187,9 +186,9 @@ def read_state(connection: Connection, publication: str, slots: Mapping[str, str
 
 
 def record_end(next_record: int, block: int, segment: int) -> int:
-    """The end of the last record, from the beginning of the next one.
+    """The end of the last record. ``next_record``: the beginning of the next one.
 
-    At the beginning of a page (of ``block`` bytes) or of a file (of ``segment`` bytes), a header lies between the two.
+    At the beginning of a page (of ``block`` bytes) or a file (of ``segment`` bytes), a header separates the two.
     """
     header = _FILE_HEADER if next_record % segment < block else _PAGE_HEADER
     return next_record - header if next_record % block == header else next_record

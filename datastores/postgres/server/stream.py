@@ -1,8 +1,8 @@
-"""The log as a walsender sends it, and the answers that the walsender expects.
+"""The stream of a walsender's messages, and the answers that the walsender expects.
 
 The server ends a session that sends no answer for ``wal_sender_timeout``. A reader pauses while its applications are
 slow. If its session ended, a new one would decode everything since the slot's restart place again. So a thread of the
-source sends the answers, whether or not the readers read.
+source sends the answers, even while readers pause.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from wormhole.model.errors import DecodeError, SourceSilent, WormholeError
 __all__ = ["HEADER_BYTES", "KEEPALIVE", "LOG_DATA", "Stream", "keepalive_end"]
 
 LOG_DATA: Final = ord("w")
-"""The first byte of a message with log. Its content begins after `HEADER_BYTES`."""
+"""The first byte of a message with log. The log begins after `HEADER_BYTES`."""
 KEEPALIVE: Final = ord("k")
 HEADER_BYTES: Final = 25
 
 _STATUS: Final = struct.Struct(">cQQQqB")
 _END: Final = struct.Struct(">Q")
 _EPOCH_US: Final = 946_684_800_000_000  # 2000-01-01, in microseconds since 1970
-_SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout; the server requests an answer after half of that
+_SILENCE_S: Final = 120.0  # twice the default of wal_sender_timeout; the server requests an answer after half of it
 _REPLY_AT: Final = 17
 _KEEPALIVE_BYTES: Final = 18
 _MOST_BYTES: Final = 512 << 10
 _MESSAGE_COST: Final = 64
 _INTERNAL: Final = frozenset({"XX000", "XX001"})
-# A server's messages about a record that it cannot read (xlogreader.c); up to 14 without the words that come first.
+# A server's messages about an unreadable record (xlogreader.c). Up to version 14 they have no prefix.
 _UNREADABLE: Final = re.compile(
     r"could not find record|checksum in record|contrecord|record (length|offset|with)|resource manager ID|"
     r"magic number|info bits|pageaddr|out-of-sequence|block_id|(decompress|restore) image"
@@ -49,10 +49,10 @@ _DAMAGED: Final = (
 
 
 class Stream:
-    """A session in which ``START_REPLICATION`` was answered. ``receive`` is for one thread, ``answer`` for another.
+    """A session after ``START_REPLICATION``. One thread calls ``receive``, another one calls ``answer``.
 
-    Everything received is confirmed at once, because the slot belongs to the session and ends with it. A server that
-    shuts down waits until everything that it sent is confirmed.
+    All received log is confirmed at once, because the slot belongs to the session and ends with it. A server that shuts
+    down waits until all log that it sent is confirmed.
     """
 
     def __init__(self, connection: Connection, begin: int) -> None:
@@ -66,9 +66,9 @@ class Stream:
         self._heard_s = self._asked_s = time.monotonic()
 
     def receive(self, wait_s: float) -> list[bytes]:
-        """The messages received so far, up to some hundred KiB. Waits up to ``wait_s`` seconds for the first one.
+        """The messages received so far, up to some hundred KiB. Waits up to ``wait_s`` seconds for the first message.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the session ended, and
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if the session ended, and
         :class:`~wormhole.model.errors.DecodeError` for bytes that are no log and for log that the server cannot read.
         """
         found = self._take()
@@ -86,8 +86,8 @@ class Stream:
     def answer(self) -> None:
         """Send the server an answer with the confirmed place, which keeps the session open.
 
-        Requests a reply from a server that was silent for long: with a long ``wal_sender_timeout``, or none, it sends
-        nothing unasked. Never waits and never raises, because the reader notices a session that ended.
+        Requests a reply from a server that was silent for long. With a long ``wal_sender_timeout``, or without one, a
+        server sends nothing on its own. Never waits and never raises: the reader notices an ended session.
         """
         with self._lock:
             if not self._closed:
@@ -96,7 +96,7 @@ class Stream:
     def give_up(self, error: WormholeError, *, paused_s: float) -> None:
         """Close the session if its reader has not called for ``paused_s``. The reader's next call raises ``error``.
 
-        A server that shuts down waits until everything is received, and a reader may pause for any time.
+        A server that shuts down waits until its log is received, but a reader may pause for any time.
         """
         with self._lock:
             if not self._closed and time.monotonic() - self._asked_s >= paused_s:
@@ -104,7 +104,7 @@ class Stream:
                 self._close()
 
     def close(self) -> None:
-        """Close the session; idempotent, from any thread."""
+        """Close the session. Idempotent; may be called from any thread."""
         with self._lock:
             if not self._closed:
                 self._close()
@@ -192,6 +192,6 @@ class Stream:
 
 
 def keepalive_end(message: bytes) -> int:
-    """The LSN in a keepalive message. The server has sent everything committed before it."""
+    """The LSN in a keepalive message. The server has sent every commit before it."""
     end: int = _END.unpack_from(message, 1)[0]
     return end

@@ -1,6 +1,6 @@
-"""``postgres://user@host:5432/shop?sslmode=verify-full``: the URL of one database of a server.
+"""Parses ``postgres://user@host:5432/shop?sslmode=verify-full``: the URL of one database of a server.
 
-Parsing touches nothing: neither files nor the network.
+Parsing reads no files and does not use the network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datastores.common.url_parts import EXPOSED, UrlParts, options_of
 __all__ = ["DEFAULT_PORT", "EXPOSED", "SCHEMES", "SSL_MODES", "ServerUrl", "SslMode"]
 
 SCHEMES: Final = ("postgres", "postgresql")
-"""The two schemes have the same meaning."""
+"""The two schemes are equivalent."""
 DEFAULT_PORT: Final = 5432
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -30,11 +30,10 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """The parts of a URL. A part that the URL does not have is empty (``port``: 0, ``sslmode``, ``password``:
-    ``None``).
+    """The parts of a URL. A missing part is empty (``port``: 0; ``sslmode``, ``password``: ``None``).
 
-    ``socket``: folder of a Unix socket, in place of a host. ``publication``, ``slot``: names on the server; empty: made
-    from the log's name. ``exposed``: whether the URL has `EXPOSED`.
+    ``socket``: the folder of a Unix socket, instead of a host. ``publication``, ``slot``: names on the server; empty:
+    made from the log's name. ``exposed``: whether the URL has `EXPOSED`.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The first server versions with the features that this package uses, as 150004 for 15.4."""
+"""The first server versions with features that this package uses. The number of 15.4 is 150004."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["FAILOVER_SINCE", "FILTERS_SINCE", "GENERATED_SINCE"]
 FILTERS_SINCE: Final = 150000
 """Publications can have row filters, column lists and schemas."""
 FAILOVER_SINCE: Final = 170000
-"""Standbys can have the slots of their primary."""
+"""Standbys can have their primary's slots."""
 GENERATED_SINCE: Final = 180000
 """Publications can have generated columns."""

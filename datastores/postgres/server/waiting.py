@@ -1,4 +1,4 @@
-"""Waiting for a server's socket: until a deadline or an interruption."""
+"""Waits for a server's socket, until a deadline or an interruption."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wormhole.model.errors import SourceUnavailable
 __all__ = ["NEVER", "ready"]
 
 NEVER: Final = -1
-"""In place of a descriptor: no interruption."""
+"""A descriptor value that means: no interruption."""
 
 
 def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool:
-    """Wait for ``events`` (of ``select.poll``); false once ``deadline`` has passed.
+    """Wait for ``events`` (of ``select.poll``). Returns false after ``deadline``.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the descriptor ``interrupt`` can be read.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the descriptor ``interrupt`` is readable.
     """
     poll = select.poll()
     poll.register(descriptor, events)

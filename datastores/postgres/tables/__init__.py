@@ -1,1 +1,2 @@
-"""The catalogue's facts about tables: identities, keys, the publication, and changes without a trace in the log."""
+"""Reads the catalogue's facts about tables: identities, keys, the publication, and changes that the log does not
+show."""

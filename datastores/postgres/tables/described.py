@@ -1,4 +1,4 @@
-"""The definitions of a database's tables, from which models are made."""
+"""Describes the definitions of a database's tables, from which models are generated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["describe"]
 
 _TIMEOUT_S: Final = 60.0
 _MOST_BYTES: Final = 1 << 30  # a million columns
-# A domain has the form of the type it is based on; typbasetype may be a domain again.
+# A domain has the form of its base type, which may itself be a domain.
 _COLUMNS: Final = f"""\
 WITH RECURSIVE base (id, oid) AS (
     SELECT oid, oid FROM pg_type
@@ -54,7 +54,7 @@ _BY_OID: Final = {
 
 
 def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefinition]:
-    """The tables outside the system's schemas that the account may see and whose names are ``wanted``.
+    """The ``wanted`` tables that the account may see, without the system's schemas.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -69,7 +69,7 @@ def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefin
 
 
 def _table(name: str, rows: list[Row]) -> TableDefinition:
-    # In the table's order, as updates have the key.
+    # In the table's order, which is the order of the key in updates.
     key = tuple(str(column) for _, _, column, _, _, _, _, place in rows if place is not None)
     return TableDefinition(name, key, tuple(_column(row) for row in rows))
 

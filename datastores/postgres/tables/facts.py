@@ -1,10 +1,10 @@
-"""The catalogue's facts about each published table, and the changes of rows that only they show. Pure.
+"""The catalogue's facts about each published table, and the row changes that only they show. Pure.
 
-The log has no DDL. A statement that rewrites a table's rows, or that changes what their stored bytes mean, logs none of
-the rows. It changes the catalogue: the file that holds the rows (``relfilenode``), the partitions, the columns, the
-key, a type, or what is published. So two looks at the catalogue show that there was such a statement.
+The log has no DDL. A statement that rewrites a table's rows, or changes the meaning of their stored bytes, logs none of
+the rows. But it changes the catalogue: the file that holds the rows (``relfilenode``), the partitions, the columns, the
+key, a type, or the publication. So the comparison of two readings of the catalogue shows such a statement.
 
-No query here takes a lock, because a waiting ``ALTER TABLE`` must not block the publisher's look at the server.
+No query here takes a lock, because a waiting ``ALTER TABLE`` must not block the publisher.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Change", "Facts", "changes", "facts_of", "question"]
 _PARTITIONED: Final = "p"
 _PERMANENT: Final = "p"
 _SYSTEM: Final = "n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
-# A partitioned table has no rows, and so no value for rows from before a column was added.
+# A partitioned table has no rows, so it has no stored value for rows older than a column.
 _COLUMNS: Final = """(SELECT json_agg(json_build_array(a.attnum, a.attname, a.atttypid::bigint, a.attgenerated,
   a.atthasmissing OR c.relkind = 'p' AND a.atthasdef) ORDER BY a.attnum) FROM pg_attribute a
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)"""
-# `m`: the transaction and the command that created the table. A column without a default that another command wrote
-# last was altered since. ATTACH PARTITION alters all columns.
+# `m`: the transaction and the command that created the table. If another command last wrote a column without a default,
+# that column was altered. ATTACH PARTITION alters all columns.
 _ALTERED: Final = """c.relispartition AND coalesce((SELECT bool_and((a.xmin::text, a.cmin::text)
   <> (m.xmin::text, m.cmin::text)) FROM pg_attribute a JOIN pg_attribute m ON m.attrelid = a.attrelid AND m.attnum = -1
   WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.atthasdef AND NOT a.attisdropped), true)"""
@@ -50,10 +50,10 @@ _TYPES: Final = """(SELECT json_object_agg(t.oid::text, CASE t.typtype
 
 
 def question(version: int, publication: str) -> str:
-    """The SQL expression of the JSON text that :func:`facts_of` takes. ``version``: the server's.
+    """The SQL expression for the JSON text that :func:`facts_of` reads. ``version``: the server's.
 
-    The text also changes whenever `datastores.postgres.tables.identities.read_tables` finds other tables published or
-    refused. It contains ``sends``, ``identity`` and ``inherited`` for that reason.
+    The text contains ``sends``, ``identity`` and ``inherited`` so that it also changes whenever
+    `datastores.postgres.tables.identities.read_tables` would find other tables published or refused.
     """
     filters = version >= FILTERS_SINCE
     mine = f"(SELECT p.oid FROM pg_publication p WHERE p.pubname = {quote_literal(publication)})"  # noqa: S608
@@ -79,10 +79,10 @@ def question(version: int, publication: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """``tables``: by name the published tables, each with the JSON facts that determine its rows. ``known``: the names
-    of all tables by number (OID). ``named``: the tables that the publication lists by name. ``altered``: numbers of
-    partitions whose columns were altered since their creation. ``late``: numbers of tables whose key was created by a
-    later transaction than the table.
+    """``tables``: the published tables by name, each with the JSON facts that determine its rows. ``known``: the names
+    of all tables by OID. ``named``: the tables that the publication lists by name. ``altered``: OIDs of partitions
+    whose columns were altered after their creation. ``late``: OIDs of tables whose key was created by a later
+    transaction than the table.
     """
 
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -94,9 +94,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the rows of ``table``. ``why``: what happened. ``files``: only the files of the rows changed.
-    ``TRUNCATE`` changes them too and is in the log. ``unless_empty``: numbers of tables; if all of them are empty, no
-    row changed.
+    """A change of the rows of ``table``. ``why``: what happened. ``files``: only the files of the rows changed; a
+    TRUNCATE also does that, but is in the log. ``unless_empty``: OIDs of tables; if all of them are empty, no row
+    changed.
     """
 
     table: str
@@ -106,9 +106,7 @@ class Change:
 
 
 def facts_of(answer: Mapping[str, Any]) -> Facts:
-    """The facts in the answer to :func:`question`. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for
-    other text.
-    """
+    """Read the JSON of :func:`question`. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for any other text."""
     rows = {str(row["oid"]): row for row in answer["tables"] or ()}
     known = {number: str(row["name"]) for number, row in rows.items()}
     altered = frozenset(number for number, row in rows.items() if row["altered"])
@@ -145,8 +143,8 @@ def facts_of(answer: Mapping[str, Any]) -> Facts:
 
 
 def changes(before: Facts, now: Facts, gone: Mapping[str, str]) -> Iterator[Change]:
-    """The changes of published tables' rows between two looks that the log does not have. ``gone``: by name the numbers
-    of published tables that no longer existed at the first look.
+    """The row changes of published tables between two readings that are not in the log. ``gone``: OIDs, by name, of
+    published tables that did not exist any more at the first reading.
     """
     for name, table in now.tables.items():
         old = before.tables.get(name)
@@ -207,12 +205,12 @@ def _columns(old: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_attached(leaf: str, before: Facts, now: Facts) -> bool:
-    """Whether a partition existed as a table of its own before."""
+    """Whether a partition was a separate table before."""
     return leaf in before.known or leaf in now.altered
 
 
 def _line(rows: Mapping[str, Mapping[str, Any]], number: str) -> Iterator[str]:
-    """A table and its ancestors in the partition tree, the root last."""
+    """A table and its ancestors in the partition tree, root last."""
     at: str | None = number
     while at is not None and at in rows:
         yield at
@@ -237,7 +235,8 @@ def _leaves(
 
 
 def _types(types: Mapping[str, Any], wanted: Iterable[int]) -> dict[str, Any]:
-    """The facts on which the text of values depends, by type, for types that are not built in and their components."""
+    """The facts that determine the text of values, by type, for types that are not built in and for their
+    components."""
     found: dict[str, Any] = {}
     left = [str(one) for one in wanted]
     while left:

@@ -1,4 +1,4 @@
-"""The tables of a database, and whether each is published and its key reaches the log."""
+"""Reads a database's tables: whether each is published, and whether its key reaches the log."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """How a publication has a relation. ``columns``: its column list, ``None`` without one. ``filtered_by``: the
-    columns that its row filter uses. ``generated``: whether stored generated columns are sent.
+    """A publication's entry for a relation. ``columns``: its column list; ``None``: none. ``filtered_by``: the columns
+    that its row filter uses. ``generated``: whether stored generated columns are sent.
     """
 
     changes: bool = True
@@ -60,8 +60,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table with its own rows: one without partitions, or a partition. ``identity``: ``d`` default, ``n`` nothing,
-    ``f`` full, ``i`` an index. ``key``: the columns of the index that the server uses for this identity.
+    """A table with its own rows: a partition, or a table without partitions. ``identity``: ``d`` default, ``n``
+    nothing, ``f`` full, ``i`` an index. ``key``: the columns of the index that the server uses for this identity.
     """
 
     schema: str
@@ -80,15 +80,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """``identity``: as of :class:`Relation`. ``key_columns``: the columns of the log's key; with FULL, of the primary
-    key.
+    """``identity``: see :class:`Relation`. ``key_columns``: the number of columns of the log's key; with FULL, of the
+    primary key. ``rows``: the approximate number. ``published``: by this publication. ``readable``: the account has
+    SELECT. ``key_hidden``: the key has a generated column, which this server version leaves out of the log.
 
-    ``rows``: about how many. ``published``: by the publication in question. ``readable``: the account has SELECT.
-    ``key_hidden``: the key has a generated column, which a server of this version leaves out of the log.
-    ``refusal``: why the server refuses changes of the table as it is published now, ``None`` if it is not published or
-    no change is refused. ``would_refuse``: why the server would refuse changes if the table were added. ``culprit``:
-    the partition or table to which that reason applies. ``only``: other tables inherit from this one and are listed
-    separately.
+    ``refusal``: why the server refuses changes of the table as published now; ``None``: it does not, or the table is
+    not published. ``would_refuse``: why the server would refuse changes if the table were added. ``culprit``: the
+    partition or table with that reason. ``only``: other tables inherit from this one, and are listed separately.
     """
 
     schema: str
@@ -106,7 +104,7 @@ class TableIdentity:
 
     @property
     def obstacle(self) -> str:
-        """Why the setup does not publish the table; empty: it may be published."""
+        """Why the setup does not publish the table; empty: it may publish it."""
         if self.would_refuse is not None:
             return f"{self.would_refuse.value}: the server would refuse every UPDATE and DELETE"
         return _KEY_HIDDEN if self.key_hidden else ""
@@ -118,17 +116,17 @@ class TableIdentity:
 
     @property
     def listed_name(self) -> str:
-        """The name in a publication's list: with ONLY if other tables inherit from this one, which would be
+        """The table's name in a publication's list: with ONLY if other tables inherit from it, because these would be
         added too.
         """
         return f"ONLY {self.sql_name}" if self.only else self.sql_name
 
 
 def refusal_of(table: Relation, published: Published, version: int) -> Refusal | None:
-    """Why a server of this ``version`` refuses UPDATE or DELETE of a table that is published like this; ``None``: it
-    does not.
+    """Why a server of this ``version`` refuses UPDATE or DELETE of a table that is ``published``; ``None``: it does
+    not.
 
-    The rules and their order are those of the server's source: ``CheckCmdReplicaIdentity`` and, since 15,
+    The rules and their order are from the server's source: ``CheckCmdReplicaIdentity`` and, since 15,
     ``pub_rf_contains_invalid_column`` and ``pub_contains_invalid_column``.
     """
     if not published.changes:
@@ -151,7 +149,7 @@ def refusal_of(table: Relation, published: Published, version: int) -> Refusal |
     return Refusal.NOTHING if table.identity == "n" else Refusal.INDEX_GONE
 
 
-# The index of the identity has to be valid, unique, immediate and not partial.
+# The identity's index must be valid, unique, immediate and not partial.
 _TABLES: Final = """\
 WITH listed AS (SELECT p.oid AS publication, g.relid, p.pubupdate OR p.pubdelete AS changes, {generated} AS generated
     FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname) g WHERE p.pubname = {publication}),
@@ -186,14 +184,14 @@ WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
 ORDER BY n.nspname, c.relname"""
 _COLUMNS: Final = """\
 (SELECT json_agg(a.attname) FROM pg_attribute a WHERE a.attrelid = l.relid AND a.attnum = ANY (r.prattrs::int2[]))"""
-# An expression is stored as a tree of nodes, in which `:varattno` is a column's number; 0 is the whole row.
+# PostgreSQL stores an expression as a tree of nodes. Its `:varattno` is a column's number; 0: the whole row.
 _FILTERED_BY: Final = """\
 (SELECT json_agg(coalesce(a.attname, '')) FROM regexp_matches(r.prqual::text, ':varattno (-?[0-9]+)', 'g') AS v (number)
     LEFT JOIN pg_attribute a ON a.attrelid = l.relid AND a.attnum = v.number[1]::int2)"""
 
 
 def read_tables(connection: Connection, publication: str) -> list[TableIdentity]:
-    """The permanent tables outside the system's schemas. Of a partitioned table only the root.
+    """The permanent tables outside the system's schemas. A partitioned table is represented by its root.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
     answer.
@@ -224,7 +222,7 @@ def _table(root: dict[str, Any], partitions: Sequence[dict[str, Any]], version: 
     with_rows = [one for one in partitions if not one["partitioned"]] if root["partitioned"] else [root]
     whole = [(relation, _identity_alone(relation))] if root["partitioned"] else []
     now = [(part, refusal_of(part, how, version)) for part, how in _as_published(with_rows)]
-    # If there is no publication yet, the one that will be created sends generated columns.
+    # If no publication exists yet, the one that will be created sends generated columns.
     as_added = Published(generated=root["sends_generated"] is not False)
     added = [(part, refusal_of(part, as_added, version)) for part in map(_relation, with_rows)]
     published = any(one["published"] for one in parts)

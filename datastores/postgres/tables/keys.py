@@ -1,4 +1,4 @@
-"""Reads from the catalogue the keys that the log does not contain, or not completely."""
+"""Reads from the catalogue those keys that the log lacks or holds incompletely."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from datastores.postgres.sql_text import quote_literal
 __all__ = ["SeenKeys", "generated_keys", "logged_keys_until", "read_key"]
 
 _NEVER: Final = (1 << 31) - 1
-# A row of a catalogue has the id of the transaction that wrote it (xmin). After 2^31 transactions such an id seems to
-# be in the future. The row of a table's `ctid` column is as old as the table. The rows of a constraint's dependencies
-# on its columns are never written again; those of constraints and indexes are. Every transaction before the
-# `catalog_xmin` of a slot ended before the slot's confirmed place.
+# A catalogue row has the id of the transaction that wrote it (xmin). After 2^31 transactions such an id seems to be in
+# the future. The row of a table's `ctid` column is as old as the table. The rows of constraints and indexes are written
+# again, but the rows of a constraint's dependencies on its columns are not. Every transaction before a slot's
+# `catalog_xmin` ended before the slot's confirmed place.
 _KEY: Final = """\
 WITH known AS (SELECT coalesce(min(age(s.catalog_xmin)), {never}) AS age FROM pg_replication_slots s
     WHERE s.slot_type = 'logical' AND s.confirmed_flush_lsn <= {place}),
@@ -36,10 +36,9 @@ WHERE c.oid = {number} ORDER BY a.attnum"""
 
 
 def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) -> CatalogueKey | None:
-    """The columns and the primary key of the table with this ``number`` (OID). ``None``: the table no longer exists.
+    """The columns and the primary key of the table with the OID ``number``; ``None``: the table no longer exists.
 
-    The name would not do, because another table may have it by now. ``place``: the LSN of the commit of the transaction
-    that is decoded.
+    The OID is used because another table may now have the name. ``place``: the LSN of the decoded transaction's commit.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
     answer.
@@ -59,11 +58,9 @@ def read_key(connection: Connection, number: int, place: int, seen: SeenKeys) ->
 
 
 def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ...]]]:
-    """The tables whose key in the log has generated columns: by number (OID) the name (``schema.table``) and these
-    columns.
+    """The tables whose key in the log has generated columns: by OID, the name (``schema.table``) and these columns.
 
-    Servers before 18 leave generated columns out of the log. Later servers do too, unless the publication includes
-    them.
+    Servers before 18 leave generated columns out of the log. Later servers do so unless the publication includes them.
 
     Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, and ``ValueError`` for a malformed
     answer.
@@ -83,7 +80,7 @@ def generated_keys(connection: Connection) -> dict[int, tuple[str, tuple[str, ..
 
 
 def logged_keys_until(connection: Connection) -> tuple[int, LoggedKeys]:
-    """A place of the log, and the keys as transactions that committed before it saw them. Raises as
+    """A place of the log, and the keys that held for transactions committed before it. Raises as
     :func:`generated_keys`.
     """
     ((end,),) = connection.query("SELECT pg_current_wal_insert_lsn()")
@@ -100,13 +97,13 @@ _MOST_LOST: Final = 1 << 16
 
 
 class SeenKeys:
-    """The places since which tables have their keys, for keys that the log does not contain. Decoding does not show a
-    change of such a key.
+    """The places since which tables have their keys, for keys that the log does not contain. The decoded log does not
+    show a change of such a key.
 
-    Each look at the server's state notes the primary keys of tables with REPLICA IDENTITY FULL and NOTHING, and the end
-    of the log. A change of a key waits for the transactions that wrote the table, and these wait for the change. So a
-    key that existed when the log ended at a place was the key for every transaction committed after that place, for as
-    long as the key exists. Tables and the keys' constraints are identified by their numbers (OIDs). Thread-safe.
+    Each reading of the server's state records the log's end, and the primary keys of tables with REPLICA IDENTITY FULL
+    and NOTHING. A change of a key waits for the transactions that wrote the table, and these wait for the change. So a
+    key that existed when the log ended at a place applies to every transaction committed after that place, as long as
+    it exists. Tables and constraints are identified by OID. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -115,7 +112,7 @@ class SeenKeys:
         self._since: dict[int, tuple[int, int]] = {}  # by table: a place, and the key; 0: the key was dropped
 
     def note(self, incarnation: int, end: int, keys: Mapping[int, int]) -> None:
-        """Note the keys that exist while the log ends at ``end``, or ended there a moment later."""
+        """Record the keys that exist while the log ends at ``end`` or shortly before it reaches ``end``."""
         with self._lock:
             if incarnation != self._incarnation:
                 self._since.clear()
@@ -129,8 +126,8 @@ class SeenKeys:
                 self._since = {table: since for table, since in self._since.items() if since[1]}
 
     def was_there(self, table: int, key: int, place: int) -> bool | None:
-        """Whether the table's present key (0: none) was its key in a transaction committed at ``place``. ``None``:
-        not known."""
+        """Whether the table's present key (0: none) was its key in a transaction committed at ``place``; ``None``:
+        unknown."""
         with self._lock:
             since, seen = self._since.get(table, (0, -1))
         if seen == key:

@@ -1,9 +1,9 @@
-"""Notices that the publication was dropped and created again, and where in the log.
+"""Notices that the publication was dropped and created again, and at which place of the log.
 
-The server decodes each part of its log with the catalogues of the time when that part was written. What was written
+The server decodes each part of its log with the catalogues of the time when that part was written. Log that was written
 between a DROP PUBLICATION and the next CREATE PUBLICATION belongs to no publication. Servers before 18 refuse to decode
-it, and newer ones skip it silently. So the publication's number (OID) is kept, and the end of the log at which a new
-number was first seen.
+it, and newer ones skip it silently. So the publication's OID is stored, with the end of the log at which a new OID was
+first found.
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ from wormhole.ports.source_state import SourceState
 __all__ = ["DOCUMENT", "SILENT_SINCE", "Publication"]
 
 DOCUMENT: Final = "publication"
-"""The document of a source's state that holds the number and the places."""
+"""The document of a source's state with the publication's OID and the places."""
 
 SILENT_SINCE: Final = 180000
-"""The first version of the server that skips log written without the publication instead of refusing it."""
+"""The first server version that skips log written without the publication instead of refusing it."""
 
 
 class Publication:
     """Used by one thread at a time.
 
-    ``since``: the end of the log when a new publication was first seen; 0 if that never happened. Log after this place
-    was written with that publication. ``until``: the end of the log when the former publication was last seen; 0 if not
-    known.
+    ``since``: the end of the log when a new publication was first found; 0: that never happened. Later log was written
+    with that publication. ``until``: the end of the log when the former publication was last found; 0: unknown.
     """
 
     def __init__(self, state: SourceState) -> None:
-        """``state``: where number and places are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        """``state``: stores the OID and the places. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         known = load(state, DOCUMENT)
         self._oid, self.since, self.until = (known.get(name, 0) for name in ("oid", "since", "until"))
         if not all(type(one) is int for one in (self._oid, self.since, self.until)):
             raise not_ours(state, DOCUMENT)
-        self._seen = 0  # the end of the log when the present publication was last seen
+        self._seen = 0  # the end of the log when the present publication was last found
 
     def observe(self, state: ServerState) -> bool:
-        """Returns whether the publication was dropped and created again since the last call.
+        """Check the publication. Returns whether it was dropped and created again since the last call.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when that cannot be kept, and the other transient
-        errors of the source's state. The next call then finds it again.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if that cannot be stored, and the other transient
+        errors of the source's state. The next call then finds the change again.
         """
         found = state.publication_oid
         if found == self._oid:

@@ -1,10 +1,10 @@
-"""Rows that changed without a trace in the log: noticed in the catalogue, and reported to flows at a place of the log.
+"""Row changes that the log does not show: found in the catalogue, and reported to flows at a place of the log.
 
-The catalogue is looked at about once a second, less often with thousands of tables. A change that a look finds was made
-before the place at which the log then ends, and is reported at that place.
+The catalogue is read about once a second, less often with thousands of tables. A change was made before the place at
+which the log ends when the change is found. It is reported at that place.
 
-The facts and the changes are kept with the histories, which the hosts of a log share. So a change made while no
-publisher ran is noticed too. A flow that is behind passes every reported place, also on another host, and also after a
+The facts and the changes are stored with the histories, which the hosts of a log share. So a change made while no
+publisher ran is found too. A flow that is behind still passes every reported place, also on another host, and after a
 promotion, because LSNs continue there.
 """
 
@@ -32,16 +32,16 @@ __all__ = ["DOCUMENT", "NOTHING_NOTICED", "Noticed", "UnloggedChange", "Unlogged
 _log = logging.getLogger(__name__)
 
 DOCUMENT: Final = "tables"
-"""The document of a source's state that holds the facts and the changes."""
+"""The document of a source's state with the facts and the changes."""
 
 _TIMEOUT_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
 _MOST_GONE: Final = 1000
 _LOCKED: Final = "55P03"
-# Whether the first blocks of a table have a row that a statement wrote into a new file: it wrote the rows first, and
-# gave the indexes new files later in the same transaction. TRUNCATE gives them new files before any row. A new index
-# has its own number as its file. Such a statement makes another TOAST table, TRUNCATE only another file of it. A table
-# that has neither is compared with its own entry, which other statements change too.
+# Whether the first blocks of a table have a row that a statement wrote into a new file. Such a statement writes the
+# rows first, and gives the indexes new files later in the same transaction. TRUNCATE gives them new files before any
+# row. A new index has its own OID as its file. A rewriting statement makes another TOAST table; TRUNCATE only another
+# file of it. A table without both is compared with its own entry, which other statements change too.
 _REWRITTEN: Final = """WITH files AS (SELECT k.xmin, k.cmin, k.oid = {number} AS own FROM pg_class k
   WHERE k.xmax = '0' AND (k.oid = {number}
     OR k.relfilenode <> k.oid AND k.oid IN (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = {number})
@@ -53,7 +53,7 @@ _WHERE: Final = (
     "pg_current_wal_insert_lsn(), current_setting('wal_block_size'), "
     "(SELECT setting FROM pg_settings WHERE name = 'wal_segment_size')"
 )
-# The locks are read behind the place.
+# The place is read before the locks.
 _BEFORE: Final = """SELECT e.place, (SELECT json_agg(l.relation::bigint) FROM pg_locks l WHERE e.place IS NOT NULL
   AND l.mode = 'AccessExclusiveLock' AND l.granted
   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
@@ -62,9 +62,9 @@ _BEFORE: Final = """SELECT e.place, (SELECT json_agg(l.relation::bigint) FROM pg
 
 @dataclass(frozen=True, slots=True)
 class UnloggedChange:
-    """The rows of a table changed after ``since`` and before ``place``.
+    """A change of a table's rows after ``since`` and before ``place``.
 
-    ``files``: it may have been a TRUNCATE alone, which is in the log after ``since`` if the publication publishes it.
+    ``files``: it may be just a TRUNCATE, which is in the log after ``since`` if the publication publishes it.
     """
 
     place: int
@@ -74,8 +74,8 @@ class UnloggedChange:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """``changes``: the last change of each table's rows, without the tables that are skipped. ``names``: by number
-    (OID) of a table the place of its last change, and the name that it had there.
+    """``changes``: the last change of each table's rows, except of skipped tables. ``names``: by table OID, the place
+    of its last change, and its name there.
     """
 
     changes: Mapping[str, UnloggedChange] = field(default_factory=dict)
@@ -86,22 +86,22 @@ NOTHING_NOTICED: Final = Noticed()
 
 
 class UnloggedChanges:
-    """The unlogged changes of one database. One thread looks at a time; :meth:`of` may be called from any thread.
+    """The unlogged changes of one database. One thread at a time calls :meth:`look`; any thread may call :meth:`of`.
 
-    ``skipped``: tables whose changes are not reported, ``schema.*`` for all of a schema.
+    ``skipped``: tables whose changes are not reported; ``schema.*``: a whole schema.
     """
 
     def __init__(self, state: SourceState, skipped: frozenset[str] = frozenset()) -> None:
-        """``state``: where the changes are kept. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
+        """``state``: stores the changes. Raises :class:`~wormhole.model.errors.SourceUnavailable`."""
         self._state = state
         self._skipped = skipped
-        self._lock = threading.Lock()  # guards what readers see
+        self._lock = threading.Lock()  # guards the values that readers use
         self._facts: Facts | None = None
         self._digest = ""
         self._gone: dict[str, str] = {}
         self._system = ""
         self._since = 0
-        self._locked: dict[int, int] = {}  # by number of a table that was locked at the last look: since when
+        self._locked: dict[int, int] = {}  # by OID of a table that was locked at the last reading, the place since when
         self._noted: dict[str, UnloggedChange] = {}
         self._noticed = NOTHING_NOTICED
         try:
@@ -110,19 +110,19 @@ class UnloggedChanges:
             raise not_ours(state, DOCUMENT) from None
 
     def of(self, system: str) -> Noticed:
-        """What was noticed in the histories of this system. The same object until a look finds something."""
+        """The changes found in the histories of ``system``. The object is the same until a new change is found."""
         with self._lock:
             return self._noticed if system == self._system else NOTHING_NOTICED
 
     def look(self, connection: Connection, publication: str, system: str, read: int) -> bool:
-        """Look at the catalogue. Returns whether it changed since the last look. ``read``: the place up to which the
-        log was read already.
+        """Read the catalogue. Returns whether it changed since the last reading. ``read``: the place up to which the
+        log was already read.
 
-        Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, what the state raises when it cannot
-        be written, and ``ValueError`` for an answer that no PostgreSQL server gives.
+        Raises as :meth:`~datastores.postgres.server.connection.Connection.query`, the errors of writing the state, and
+        ``ValueError`` for an answer that no PostgreSQL server gives.
         """
-        # Before the query's snapshot is taken: a transaction may commit between the snapshot and the answer. One that
-        # committed in the log before, and that the snapshot does not show yet, holds its locks.
+        # Read before the query's snapshot, because a transaction may commit between the snapshot and the answer. A
+        # transaction whose commit is already in the log but not in the snapshot still holds its locks.
         ((began, locks),) = connection.query(_BEFORE)
         since = parse_lsn(began or "")
         locked = {number: self._locked.get(number, self._since) for number in json.loads(locks or "[]")}
@@ -154,7 +154,7 @@ class UnloggedChanges:
             gone = dict([*gone.items(), *went.items()][-_MOST_GONE:])
             noted = {name: one for name, one in self._noted.items() if name in now.tables}
         noted |= found
-        # Nothing changes in memory until the result is kept. If it cannot be kept, the next look finds it again.
+        # Memory changes after the result is stored. If it cannot be stored, the next reading finds it again.
         self._keep(now, system, since, gone, noted)
         self._facts, self._since, self._locked, self._gone = now, since, locked, gone
         self._digest, self._noted = digest or "", noted
@@ -240,7 +240,7 @@ def _have_rows(connection: Connection, change: Change) -> bool:
 def _are_rewritten(connection: Connection, before: Facts, now: Facts, table: str) -> bool:
     """Whether a table with another file has rows that a statement wrote into that file without logging them.
 
-    A locked table may have such rows. A table that is gone, or that the account may not read, counts as truncated.
+    True for a locked table, which may have such rows. A dropped or unreadable table counts as truncated.
     """
     were = before.tables.get(table, {"files": {}})["files"]
     for number, (file, _) in now.tables[table]["files"].items():
