@@ -330,14 +330,18 @@ type port struct {
 	epoch  uint64
 }
 
-func (p port) answer(say func(s *session, f *flow)) {
+// answer returns whether the answer was taken to be sent.
+func (p port) answer(say func(s *session, f *flow)) bool {
 	s := p.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.session.has(p.flow, p.epoch); f != nil {
-		say(s.session, f)
-		s.wakeUp(true)
+	f := s.session.has(p.flow, p.epoch)
+	if f == nil {
+		return false
 	}
+	say(s.session, f)
+	s.wakeUp(true)
+	return true
 }
 
 func (p port) accept(credit uint64, have Datamarker, move uint64) {
@@ -359,8 +363,8 @@ func (p port) progress(number uint64) {
 	}
 }
 
-func (p port) ack(marker Datamarker) {
-	p.answer(func(s *session, f *flow) { s.ack(f, marker) })
+func (p port) ack(marker Datamarker) bool {
+	return p.answer(func(s *session, f *flow) { s.ack(f, marker) })
 }
 
 func (p port) release(marker Datamarker) {

@@ -291,6 +291,32 @@ func TestARevokedShardAcknowledgesTheDatamarkerBeforeIt(t *testing.T) {
 	}
 }
 
+// slowMarker is a handler whose OnDatamarker waits.
+type slowMarker struct {
+	*recorder
+	end chan struct{}
+}
+
+func (h slowMarker) OnDatamarker(context.Context, string, Datamarker) error {
+	h.seen <- "begun"
+	<-h.end
+	return nil
+}
+
+func TestADatamarkerIsNotAcknowledgedAfterItsStreamEnded(t *testing.T) {
+	h := slowMarker{newRecorder(), make(chan struct{})}
+	c, _ := opened(t, h)
+	see[Assigned](t, h.recorder)
+	c.send(markerFrame(1, 9))
+	see[string](t, h.recorder)
+	c.send(helloFrame()) // a second one breaks the protocol
+	c.wantGoodbye(wirev1.Goodbye_PROTOCOL)
+	close(h.end)
+	if revoked := see[Revoked](t, h.recorder); !revoked.Marker.IsZero() {
+		t.Errorf("revoked %v", revoked)
+	}
+}
+
 func TestEpochsAreRememberedOverStreams(t *testing.T) {
 	r := newRecorder()
 	first, second := newFakePublisher(t), newFakePublisher(t)

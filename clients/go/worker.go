@@ -366,10 +366,13 @@ func (w *worker) onDatamarker(marker Datamarker) error {
 	return w.call(nil, 0, func(ctx context.Context) error { return w.callDatamarker(ctx, marker) })
 }
 
+// acknowledge acknowledges a datamarker. One whose stream ended meanwhile is not acknowledged.
 func (w *worker) acknowledge(marker Datamarker) {
-	w.marker, w.acked = marker, marker
+	w.marker = marker
 	w.retry.reset()
-	w.port.ack(marker)
+	if w.port.ack(marker) {
+		w.acked = marker
+	}
 }
 
 func (w *worker) replay(next *replayItem) bool {

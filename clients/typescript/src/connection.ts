@@ -109,10 +109,11 @@ export class Connection {
 
   #port(flow: number, epoch: bigint): Port {
     const { session } = this;
-    const answer = (send: () => void): void => {
-      if (!session.has(flow, epoch)) return;
+    const answer = (send: () => void): boolean => {
+      if (!session.has(flow, epoch)) return false;
       send();
       this.output();
+      return true;
     };
     return {
       peer: session.peer,

@@ -40,7 +40,8 @@ export interface Port {
   schema(id: bigint): Schema;
   accept(credit: number, have: Datamarker | undefined, move: bigint): void;
   progress(number: bigint): void;
-  ack(marker: Datamarker): void;
+  /** Returns false if the stream or the epoch is over, so that the marker is not acknowledged. */
+  ack(marker: Datamarker): boolean;
   release(marker: Datamarker | undefined): void;
   fail(reason: FailedReason, updateId: string, message: string, held?: Held): void;
   park(update: Update, place: UpdatePlace, error: string): void;
@@ -293,10 +294,10 @@ export class FlowWorker {
   }
 
   #acknowledge(marker: Datamarker): void {
-    this.#marker = this.acknowledged = marker;
+    this.#marker = marker;
     this.#log.acknowledge();
     this.retry.reset();
-    this.port.ack(marker);
+    if (this.port.ack(marker)) this.acknowledged = marker;
   }
 
   async #loss(item: Item & { kind: "loss" }): Promise<void> {

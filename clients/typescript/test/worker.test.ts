@@ -8,7 +8,7 @@ import {
   Failed_Reason as FailedReason,
   ShardNotice_Kind as NoticeKind,
 } from "../src/generated/wormhole/wire/v1/push_pb.js";
-import type { ChunkEnd, Flow, Handler, ScanEnd } from "../src/handler.js";
+import type { ChunkEnd, Flow, Handler, Revocation, ScanEnd } from "../src/handler.js";
 import { Shards } from "../src/shards.js";
 import type { Update } from "../src/update.js";
 import {
@@ -295,6 +295,26 @@ test("a flow that is revoked waits for its running callback, and begins no other
   end();
   assert.equal((await publisher.answer("released")).marker, undefined);
   assert.deepEqual(keys, [1n]);
+});
+
+test("a datamarker is not acknowledged when the stream ended during its callback", async () => {
+  let end = (): void => undefined;
+  let begun = (): void => undefined;
+  const running = new Promise<void>((resolve) => (begun = resolve));
+  const onDatamarker = (): Promise<void> => {
+    begun();
+    return new Promise((resolve) => (end = resolve));
+  };
+  const revoked = new Promise<Revocation>((resolve) => {
+    void opened({ onUpdate: () => undefined, onDatamarker, onRevoked: resolve }).then((publisher) => {
+      publisher.send(marker(1));
+      void running.then(() => {
+        publisher.connection.lost("gone");
+        end();
+      });
+    });
+  });
+  assert.equal((await revoked).acknowledged, undefined);
 });
 
 test("onUpdates gets several, and one by one where one of them is parked", async () => {
