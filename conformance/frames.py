@@ -15,8 +15,9 @@ from google.protobuf.message import Message
 from wormhole.model.schema import Column, Schema
 from wormhole.wire.v1 import push_pb2, update_pb2
 
-__all__ = ["body_of", "filled", "frame_of", "marker_of", "value_of"]
+__all__ = ["body_of", "filled", "frame_of", "joined", "marker_of", "value_of", "verified_of"]
 
+_FOUND: Final = ("compared", "not_compared", "differs", "missing", "extra", "repaired", "removed")
 _MARKERS: Final = frozenset({"marker", "resume", "have"})
 
 
@@ -61,6 +62,26 @@ def frame_of(kind: str, given: Mapping[str, Any]) -> push_pb2.PublisherFrame:
     filled(getattr(frame, kind), given)
     getattr(frame, kind).SetInParent()
     return frame
+
+
+def joined(all_: push_pb2.Verified, one: push_pb2.Verified) -> None:
+    """Add a frame to what was found so far. Differences are in order of their keys."""
+    for name in _FOUND:
+        setattr(all_, name, getattr(all_, name) + getattr(one, name))
+    differences = sorted([*all_.differences, *one.differences], key=lambda found: found.key.SerializeToString())
+    del all_.differences[:]
+    all_.differences.extend(differences)
+    all_.table, all_.ended, all_.confirm = one.table, one.ended, one.confirm
+    all_.trouble = all_.trouble or one.trouble
+
+
+def verified_of(given: Mapping[str, Any]) -> push_pb2.Verified:
+    """What should be found. ``differences``: the kind of each, its key and the names of its columns."""
+    found = push_pb2.Verified(table="t")
+    for kind, key, *columns in given.get("differences", ()):
+        row = update_pb2.RowKey(values=[value_of(key)])
+        found.differences.append(push_pb2.Difference(kind=kind, key=row, columns=columns))
+    return ParseDict({name: value for name, value in given.items() if name != "differences"}, found)
 
 
 def value_of(given: Any) -> update_pb2.Value:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from conformance.lines import AnyOrder, agrees, update_lines
+from conformance.lines import AnyOrder, agrees, differs, update_lines
 from wormhole.model.schema import Schema
 from wormhole.ports.dead_letters import place_of
 from wormhole.wire.body import parse_body
@@ -67,7 +67,9 @@ class Delivery:
     revoked: Mapping[str, Any] | None = None
     rolled_back: bool = False
     aside: set[str] = field(default_factory=set)
-    """The updates for which no handler is called: skipped or parked."""
+    """The updates for which no handler is called: skipped, parked, or compared in a verification."""
+    ranges: set[str] = field(default_factory=set)
+    """The tables of which a ``ChunkEnd`` was sent."""
     parcel: bytes = b""
     decisions: int = 0
     unreadable: bool = False
@@ -142,6 +144,11 @@ class Ledger:
                 resume = given.resume if given.HasField("resume") else None
                 loss = {"first_missing": given.first_missing, "last_missing": given.last_missing, "resume": resume}
                 add("data_loss", kind=push_pb2.DataLoss.Kind.Name(given.kind).lower(), **loss)
+            case "chunk_end" if delivery.assign.verify:
+                table = self._schemas[given.schema].table
+                delivery.ranges.add(table)
+                if given.alone:
+                    add("chunk_end", table=table, alone=AnyOrder(list(key.values) for key in given.alone))
             case "chunk_end" if not given.narrowed and (given.portable or given.alone):
                 ends = {
                     name: list(getattr(given, name).values) if given.HasField(name) else None
@@ -149,7 +156,7 @@ class Ledger:
                 }
                 keys = {name: AnyOrder(list(k.values) for k in getattr(given, name)) for name in ("except", "alone")}
                 add("chunk_end", table=self._schemas[given.schema].table, rows=given.rows, **ends, **keys)
-            case "scan_end":
+            case "scan_end" if not delivery.assign.verify:
                 add("scan_end", table=given.table, generation=given.generation, rows=given.rows)
             case "revoke":
                 delivery.over = "revoke"
@@ -166,6 +173,9 @@ class Ledger:
         for line, row, schema in update_lines(data, self._schemas.__getitem__, **shared):
             item = _Item("update", line, line["id"], (row.SerializeToString(), schema))
             delivery.items.append(item)
+            if assign.verify and row.op == update_pb2.READ:
+                repaired = assign.verify == push_pb2.VERIFY_REPAIR and differs(line, self._case["holds"][line["table"]])
+                delivery.aside.update(() if repaired else [item.update])
         if len(body.tx_end) < len(body.tx_number) and delivery.items and len(body.updates):
             late = delivery.items[-1]
             late.late = True
@@ -325,6 +335,12 @@ class Ledger:
         ):
             raise Breach(f"released.marker {given.marker}, but the last acknowledged one is {delivery.acked}")
         delivery.over = "released"
+
+    def _check_verified(self, given: push_pb2.Verified, delivery: Delivery) -> None:
+        if not delivery.assign.verify:
+            raise Breach(f"verified of flow {given.flow}, which is not verified")
+        if given.table not in delivery.ranges:
+            raise Breach(f"verified of table {given.table!r} before a chunk_end of it")
 
     def _check_failed(self, given: push_pb2.Failed, delivery: Delivery) -> None:
         delivery.over = "failed"

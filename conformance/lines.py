@@ -16,7 +16,7 @@ from wormhole.model.schema import Schema
 from wormhole.wire.body import parse_body
 from wormhole.wire.v1 import push_pb2, update_pb2
 
-__all__ = ["AnyOrder", "agrees", "update_lines"]
+__all__ = ["AnyOrder", "agrees", "differs", "held_row", "update_lines"]
 
 _INTS: Final = frozenset({"int", "uint"})
 _KEYS: Final = ("old_key", "key_end")
@@ -47,6 +47,18 @@ def agrees(expected: Any, printed: Any) -> bool:
                 return len(expected) == len(printed) and all(map(agrees, expected, printed))
     except (AttributeError, TypeError, ValueError, KeyError, StopIteration, InvalidOperation, DecodeError):
         return False
+
+
+def differs(line: Mapping[str, Any], held: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the update of this line has no equal row among those that the application holds."""
+    return not any(agrees(line["key"], row["key"]) and agrees(line["after"], row["columns"]) for row in held)
+
+
+def held_row(row: Sequence[Any]) -> dict[str, Any]:
+    """A row of ``holds`` as the client gets it: from its key, a whole number, and its columns, which are texts."""
+    key, columns = row
+    texts = {name: {"type": "text", "value": text} for name, text in columns.items()}
+    return {"key": [{"type": "int", "value": str(key)}], "columns": texts}
 
 
 def _value_agrees(value: update_pb2.Value, printed: Mapping[str, Any]) -> bool:

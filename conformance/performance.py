@@ -18,8 +18,9 @@ from typing import Any, Final
 import grpc
 from google.protobuf.json_format import MessageToDict
 
-from conformance.frames import body_of, filled, frame_of, marker_of, value_of
+from conformance.frames import body_of, filled, frame_of, joined, marker_of, value_of, verified_of
 from conformance.ledger import Breach, Ledger
+from conformance.lines import held_row
 from conformance.process import ClientProcess
 from conformance.stage import Call, stage
 from tests.support.certificates import Authority
@@ -61,6 +62,7 @@ class _Stream:
         self.progress: dict[tuple[int, int], int] = defaultdict(int)
         self.reports: dict[int, push_pb2.HandlerReport] = {}
         self.counts: dict[int, dict[int, push_pb2.Processed]] = defaultdict(dict)
+        self.verified: dict[int, push_pb2.Verified] = defaultdict(push_pb2.Verified)
         self.beats = 0
         self.sent_at = 0.0
         self.gathered: list[push_pb2.PublisherFrame] | None = None
@@ -89,6 +91,8 @@ class Performance:
         given = {**_DEFAULTS, **case.get("client", {})}
         for kept in given.get("have", {}).values():
             kept["marker"] = base64.b64encode(marker_of(kept["marker"]).SerializeToString()).decode()
+        if "holds" in given:
+            given["holds"] = {table: [*map(held_row, rows)] for table, rows in given["holds"].items()}
         self.given: dict[str, Any] = {"case": case["name"], **given}
         self.ledger = Ledger(self.given)
 
@@ -182,6 +186,8 @@ class Performance:
             stream.progress[given.flow, given.epoch] = max(stream.progress[given.flow, given.epoch], given.number)
         if kind == "report":
             stream.reports[given.flow] = given.handler
+        if kind == "verified":
+            joined(stream.verified[given.flow], given)
         stream.counts[getattr(given, "flow", 0)].update((one.window, one) for one in getattr(given, "processed", ()))
         if kind not in _TRACKED:
             stream.frames[getattr(given, "flow", 0)].append(frame)
@@ -463,6 +469,14 @@ class Performance:
             lambda: sum(one.updates + one.set_aside - one.in_vain for one in counts.values()) == updates,
             lambda: f"this was counted: {[*counts.values()]}".replace("\n", " "),
         )
+
+    async def _do_verified(self, figures: Mapping[str, Any], step: Mapping[str, Any]) -> None:
+        """Expect exactly these fields in all frames ``Verified`` of flow 1 so far, joined. They came before the last
+        ack that was expected.
+        """
+        expected, found = verified_of(figures), self._stream(step).verified[1]
+        if found != expected:
+            raise Breach(f"this was found: {found}, expected {expected}".replace("\n", " "))
 
     async def _do_resend(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
         """Run these steps if the client no longer holds the updates, so that it sent Failed(RESEND), not an answer."""

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -18,6 +18,7 @@ from subscriber_sdk import (
     Datamarker,
     FlowHalted,
     KeptMarker,
+    Key,
     LossDecision,
     NoticeKind,
     RetryPolicy,
@@ -142,6 +143,30 @@ class Case(Subscriber):
         return {"shard": shard, "epoch": self._epochs[shard]}
 
 
+class VerifiedCase(Case):
+    """The application of a case in which it holds rows that are verified. They never change."""
+
+    def __init__(self, case: Mapping[str, Any], say: Callable[..., None]) -> None:
+        super().__init__(case, say)
+        self._holds: dict[str, dict[Key, dict[str, Value]]] = {
+            table: {
+                tuple(map(_read_value, row["key"])): {name: _read_value(v) for name, v in row["columns"].items()}
+                for row in rows
+            }
+            for table, rows in case["holds"].items()
+        }
+
+    async def on_verify(self, table: str, shard: str, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, Value]]:
+        return {key: self._holds[table][key] for key in keys if key in self._holds[table]}
+
+    async def on_verify_keys(self, table: str, shard: str) -> Iterable[Key]:
+        return list(self._holds[table])
+
+
+def _read_value(printed: Mapping[str, str]) -> int | str:
+    return int(printed["value"]) if printed["type"] == "int" else printed["value"]
+
+
 def shown(update: Update) -> dict[str, Any]:
     """An update as it is printed."""
     committed = update.committed_at
@@ -254,7 +279,7 @@ async def main() -> None:
     logging.getLogger("subscriber_sdk").addHandler(_Refusals(say))
     while line := await lines.readline():
         given = json.loads(line)
-        case, stopped = Case(given, say), asyncio.Event()
+        case, stopped = (VerifiedCase if "holds" in given else Case)(given, say), asyncio.Event()
         listening = asyncio.create_task(_listen(lines, case, stopped))
         async with serve(case, application=given["application"], **_options(given)):
             await stopped.wait()

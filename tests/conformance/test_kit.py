@@ -24,7 +24,7 @@ EACH_FEATURE = [
     "admission/token*", "epochs/taken-over", "ending/stop-waits", "have/move-is-known",
     "credit/returned-when-processed", "parts/interleaved", "retry/once", "retry/gives-up", "park/after-the-attempts",
     "notices/replay", "loss/continue", "backfill/rows", "recorded/*", "retry/crash",
-    "counts/windows", "reports/updates",
+    "counts/windows", "reports/updates", "verify/compare",
 ]  # fmt: skip
 
 
