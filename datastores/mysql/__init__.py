@@ -1,1 +1,2 @@
-"""MySQL and MariaDB: the row binlog over the replication protocol. Never writes to the server."""
+"""MySQL and MariaDB as a datastore: reads the row binlog through the replication protocol. Never writes to the
+server."""

@@ -1,6 +1,6 @@
 """The datastore port for MySQL and MariaDB. Imports nothing that connects to a server.
 
-Both schemes mean the same: the server's version shows which of the two it is.
+Both schemes are equivalent: the server's version shows whether it is MySQL or MariaDB.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASTORE"]
 
-# What mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and
+# Places that mysqldump and mariadb-dump record: `uuid:1-5,uuid:tag:1-3`, lines allowed, `0-1-17,1-2-5`, and
 # `binlog.000012:4711`.
 _PLACE: Final = re.compile(
     r"(?ai)\s*(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\s*:\s*[0-9a-z_-]+)+|\d+-\d+-\d+)"
@@ -94,15 +94,15 @@ class MySqlDatastore(Datastore):
         return bool(_PLACE.fullmatch(text))
 
     def native_place(self, place: LogPosition, base: str) -> str:
-        """File and offset in the form of ``SHOW BINLOG EVENTS`` and ``mysqlbinlog``: ``binlog.000003:1892``."""
+        """File and offset as in ``SHOW BINLOG EVENTS`` and ``mysqlbinlog``: ``binlog.000003:1892``."""
         return f"{file_name(base, place.file)}:{place.offset}" if base else ""
 
     def is_behind(self, source: str, number: int, marker: Datamarker) -> bool:
-        """See the port. The source is a server's uuid (with a tag, or with the number of a binlog file), or
+        """See the port. ``source`` is a server's uuid (perhaps with a tag, or with the number of a binlog file), or
         domain-server."""
         from datastores.mysql.decode.gtid import GtidSet, MariaPosition
 
-        if "/" in source:  # a transaction without GTID: named after its file and where it begins there
+        if "/" in source:  # the source of a transaction without GTID names its file; the number is its offset
             file = source.rpartition("/")[2]
             return file.isdecimal() and (int(file), number) < (marker.order.file, marker.order.offset)
         try:
@@ -114,8 +114,8 @@ class MySqlDatastore(Datastore):
             return False
 
     def split_database(self, url: str) -> tuple[str, str]:
-        """Applications have ``mysql://user@host/shop``; one log has all databases of a server."""
-        with suppress(ValueError):  # no URL at all: `check_url` reports it
+        """See the port. An application's URL names a database, ``mysql://user@host/shop``. A log has all databases."""
+        with suppress(ValueError):  # `check_url` reports an invalid URL
             parts = urlsplit(url)
             name = parts.path[1:]
             if parts.scheme in SERVER_KINDS and name and "/" not in name and not parts.fragment:
@@ -123,7 +123,7 @@ class MySqlDatastore(Datastore):
         return url, ""
 
     def configured_url(self, url: str, login: Login) -> str:
-        """The URL with everything that is needed to reach the server, except the password. The publisher does not read
+        """The URL with everything needed to reach the server, except the password. The publisher does not read
         ``~/.my.cnf``."""
         address = _address(url, login)
         host = f"[{address.host}]" if ":" in address.host else address.host
@@ -139,7 +139,7 @@ class MySqlDatastore(Datastore):
         return f"{address.kind}://{quote(address.user, safe='')}@{where}{f'/?{query}' if query else ''}"
 
     def url_comments(self, url: str) -> Sequence[str]:
-        """How to have the password sent only to the database; empty: the URL ensures it already, or need not."""
+        """How to send the password only to the database; empty: the URL ensures that, or need not."""
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         verified = (

@@ -1,4 +1,4 @@
-"""MySQL's and MariaDB's binlog: events, rows, values, GTIDs. Pure; written from the formats' public descriptions.
+"""Decodes MySQL's and MariaDB's binlog: events, rows, values, GTIDs. Pure; based on public descriptions.
 
-It has more than twenty modules: one for each kind of event, value or encoding of the formats.
+Each kind of event, value or encoding has a module.
 """

@@ -1,4 +1,4 @@
-"""The encoder's action for each type of event, as a number."""
+"""Tables that give the encoder's action for each type of event, as a number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAKE_QUERY: Final = 3
 TAKE_MAP: Final = 4
 TAKE_XID: Final = 5
 TAKE_ROWS: Final = 7
-"""Added to the number of the update's operation on the wire (`wormhole.wire.v1.Op`)."""
+"""The actions for rows are this number plus the update's operation (`wormhole.wire.v1.Op`)."""
 
 _INSERT, _UPDATE, _DELETE = TAKE_ROWS + 1, TAKE_ROWS + 2, TAKE_ROWS + 3
 
@@ -60,13 +60,13 @@ _BY_TYPE: Final = {
 }
 
 ACTIONS: Final = bytes(_BY_TYPE.get(kind, HAND_BACK) for kind in range(256))
-"""The action by the event's type."""
+"""The action for each event type."""
 
 VERSION_2: Final = bytes(
     kind in {events.WRITE_ROWS_V2, events.UPDATE_ROWS_V2, events.DELETE_ROWS_V2, events.PARTIAL_UPDATE_ROWS}
     for kind in range(256)
 )
-"""1 by the type of rows events of the second version, which have extra data."""
+"""1 for each type of rows events of version 2, which have extra data."""
 
 ROWS_EVENTS: Final = frozenset(kind for kind, action in _BY_TYPE.items() if action > TAKE_ROWS)
-"""The types of rows events that are not compressed."""
+"""The types of uncompressed rows events."""

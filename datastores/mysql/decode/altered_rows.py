@@ -1,10 +1,10 @@
-"""Finds each statement after which a table has other rows than its log, by the words of its alterations, as in
-`datastores.mysql.decode.statement`.
+"""Finds each statement after which a table's rows differ from those in its log. Reads the words of its alterations, as
+`datastores.mysql.decode.statement` does.
 
-The log has only the statement, and no rows, for these changes: the values of a new column or of a column with a new
+These changes are in the log only as statements, without rows: the values of a new column or of a column with a new
 type, another key, and the rows that a partition adds or removes. An alteration that may change no rows (a column that
-gets longer) is included, because the statement does not contain the column's former type. A dropped column is included
-if it may be part of the key.
+becomes longer) is included, because the statement lacks the column's former type. A dropped column is included if it
+may be part of the key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["altered_tables"]
 _ALWAYS: Final = frozenset(
     {("CONVERT", "TO"), ("CONVERT", "PARTITION"), ("CONVERT", "TABLE"), ("RENAME", "COLUMN")}
     | {("EXCHANGE", "PARTITION"), ("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE"), ("DROP", "PRIMARY")}
-    # A barrier would mean an empty table, but the rows of other partitions remain.
+    # No barrier, because it would empty the table, and the rows of other partitions remain.
     | {("TRUNCATE", "PARTITION"), ("DROP", "PARTITION"), ("ADD", "SYSTEM")}
 )
 _PRIMARY: Final = frozenset({"PRIMARY"})
@@ -31,7 +31,7 @@ _NO_COLUMN: Final = frozenset(
 _INDEXES: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _MAYBE_NO_COLUMN: Final = frozenset({"FOREIGN", "CHECK", "PERIOD", "SYSTEM"})
 _GIVES_VALUES: Final = frozenset({"DEFAULT", "NOT", "AS", "GENERATED", "AUTO_INCREMENT", "TIMESTAMP", "SERIAL"})
-"""The words of a new column whose values are not NULL. Some servers give a TIMESTAMP a value by themselves."""
+"""The words after which a new column has values that are not NULL. Some servers give a TIMESTAMP a value themselves."""
 
 
 def altered_tables(
@@ -41,10 +41,10 @@ def altered_tables(
     keyless: Callable[[str, str], bool] = lambda *_: False,
     key: Callable[[str, str], frozenset[str] | None] = lambda *_: None,
 ) -> list[tuple[str, str]]:
-    """The tables whose rows change, as (database, table), if the name can be read.
+    """The tables whose rows change, as (database, table), unless the name is unreadable.
 
-    ``keyless``: returns whether a table was seen without a key. A new unique index may become the key of its rows.
-    ``key``: returns the folded names of the columns of the table's key; ``None``: they are not known.
+    ``keyless``: returns whether a table was seen without a key; a new unique index may become its key. ``key``: returns
+    the folded names of the key's columns; ``None``: unknown.
     """
     tokens = Tokens(sql, dialect)
     if tokens.skip("DROP"):
@@ -96,15 +96,15 @@ def _unindexed(tokens: Tokens, database: str) -> list[tuple[str, str]]:
 
 
 def _drops_primary(tokens: Tokens) -> bool:
-    """Read the word ``INDEX`` and a name. Returns whether it is the name of each primary key."""
+    """Read the word ``INDEX`` and a name. Returns whether that is the name of a primary key."""
     tokens.next()
     tokens.skip("IF", "EXISTS")
     return (tokens.name() or "").upper() == "PRIMARY"
 
 
 def _drops_of_key(tokens: Tokens, key: frozenset[str] | None) -> bool:
-    """Read what ``DROP`` drops. Returns whether the table's rows may have another key after it. A unique index that
-    lost a column may also become the key of a table without a key."""
+    """Read the object of ``DROP``. Returns whether the rows may have another key afterwards. A unique index that lost a
+    column may become the key of a table without a key."""
     if tokens.word in _INDEXES:
         return _drops_primary(tokens)
     if not key and tokens.word in _MAYBE_NO_COLUMN:
@@ -120,8 +120,8 @@ def _readable(names: Iterable[Name]) -> list[tuple[str, str]]:
 
 
 def _changes(tokens: Tokens, keys: frozenset[str], key: frozenset[str] | None) -> bool:
-    """Read one alteration and the comma after it. Returns whether it changes rows. ``keys``: words of constraints that
-    make a key. ``key``: see :func:`altered_tables`."""
+    """Read one alteration and the comma after it. Returns whether it changes rows. ``keys``: words that begin a key's
+    constraint. ``key``: see :func:`altered_tables`."""
     first = tokens.word
     tokens.next()
     if (first, tokens.word) in _ALWAYS or first in ("MODIFY", "CHANGE") or (first == "ADD" and tokens.word in keys):

@@ -1,4 +1,4 @@
-"""Tables of character sets that Python has none for, as ``CONVERT(... USING utf8mb4)`` of MySQL and MariaDB answers.
+"""Tables of the character sets that Python lacks, from ``CONVERT(... USING utf8mb4)`` in MySQL and MariaDB.
 
 U+FFFE: no character."""
 
@@ -47,7 +47,7 @@ UPPER_HALVES: Final = {
         "\xb2\u25a0\xa0"
     ),
 }
-"""Characters of the bytes 0x80 to 0xFF; those below are ASCII."""
+"""Characters of the bytes 0x80 to 0xFF. Lower bytes are ASCII."""
 
 EUCJPMS_EXTENSION: Final = (
     "\u2170\u2171\u2172\u2173\u2174\u2175\u2176\u2177\u2178\u2179\u2160\u2161\u2162\u2163\u2164\u2165"
@@ -58,4 +58,4 @@ EUCJPMS_EXTENSION: Final = (
     "\ufa22\u8b7f\u8cf4\u8d76\ufa23\ufa24\ufa25\u90de\ufa26\u9115\ufa27\ufa28\u9592\uf9dc\ufa29\u973b"
     "\u974d\u9751\ufa2a\ufa2b\ufa2c\u999e\u9ad9\u9b72\ufa2d\u9ed1"
 )
-"""Characters of the three bytes 0x8F 0xF3 0xF3 to 0x8F 0xF4 0xFE: IBM's extension."""
+"""Characters of the byte sequences 0x8F 0xF3 0xF3 to 0x8F 0xF4 0xFE: IBM's extension."""

@@ -1,8 +1,8 @@
-"""The Python codec for the text of a column, by the number of its collation.
+"""Chooses the Python codec for a column's text by the number of its collation.
 
-The numbers are those of ``information_schema.COLLATIONS``. Servers never change them, because they are part of table
-maps and dump files. MariaDB uses MySQL's numbers and has some of its own. It adds 1024 for collations that do not pad,
-and numbers the collations of UCA 14.0.0 from 2048 on, 256 numbers per character set.
+``information_schema.COLLATIONS`` has the numbers. Servers never change them, because they are part of table maps and
+dump files. MariaDB shares MySQL's numbers and adds its own: 1024 is added for collations that do not pad, and the
+collations of UCA 14.0.0 begin at 2048, with 256 numbers per character set.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["ERRORS", "charset_name_of", "codec_of", "codec_of_charset", "is_reversible", "utf8_parts"]
 
 ERRORS: Final = "wormhole-mysql"
-_PART: Final = 256 << 10  # bytes of text that are decoded together
+_PART: Final = 256 << 10  # the most bytes of text that are decoded together
 _WHOLE: Final = frozenset({"big5", "euc_jp"})
-"""Name of an error handler for ``bytes.decode``: what has no character becomes ``?``, as ``SELECT`` shows it."""
+"""Name of an error handler for ``bytes.decode`` that replaces bytes without a character by ``?``, as ``SELECT``
+does."""
 
 _BINARY: Final = 63
 _NO_PAD: Final = 1024
 _UCA1400: Final = 2048
 _UCA1400_CHARSETS: Final = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 
-# Number or range of numbers of the collations of each character set.
+# The numbers of each character set's collations.
 _COLLATIONS: Final[dict[str, tuple[int | range, ...]]] = {
     "armscii8": (32, 64),
     "ascii": (11, 65),
@@ -73,7 +74,7 @@ _COLLATIONS: Final[dict[str, tuple[int | range, ...]]] = {
     "utf8mb4": (45, 46, range(224, 248), range(255, 400), range(608, 640)),
 }
 
-# Every character set but `binary`, whose values are bytes.
+# Every character set except `binary`, whose values are bytes.
 _CODECS: Final = {
     "armscii8": "mysql-armscii8",
     "ascii": "ascii",
@@ -130,7 +131,7 @@ _NAMES: Final = _names()
 
 
 def charset_name_of(collation_id: int) -> str:
-    """The name of the collation's character set; empty: an unknown number."""
+    """The name of the collation's character set; empty: the number is unknown."""
     if _UCA1400 <= collation_id < _UCA1400 + 256 * len(_UCA1400_CHARSETS):
         return _UCA1400_CHARSETS[(collation_id - _UCA1400) // 256]
     if _NO_PAD <= collation_id < _UCA1400:
@@ -144,18 +145,18 @@ def codec_of(collation_id: int) -> str | None:
 
 
 def codec_of_charset(name: str) -> str | None:
-    """The codec by the name of the character set. Older servers call ``utf8mb3`` ``utf8``."""
+    """The codec for a character set's name. Older servers call ``utf8mb3`` ``utf8``."""
     return _CODECS.get("utf8mb3" if name == "utf8" else name)
 
 
 def is_reversible(codec: str) -> bool:
-    """Whether a text of this codec determines its bytes: no two characters, and no invalid bytes, decode to the same
-    text. Bytes that are not valid UTF-8 stay bytes.
+    """Whether a text determines its bytes in this codec: no two characters, and no invalid bytes, decode to the same
+    text. Invalid UTF-8 stays bytes.
     """
     return codec in {"utf-8", "ascii"} or len({bytes((n,)).decode(codec, ERRORS) for n in range(256)}) == 256
 
 
-# Where MySQL's table of a single-byte character set differs from Python's: the Python codec, and MySQL's characters.
+# Single-byte character sets that differ from Python's codec: the codec, and MySQL's characters.
 _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "mysql-cp866": ("cp866", {0xFC: "\u207f", 0xFD: "\xb2"}),
     "mysql-cp1256": ("cp1256", dict.fromkeys((0x8A, 0x8F, 0x98, 0x9A, 0x9F, 0xAA, 0xC0, 0xFF), "\ufffe")),
@@ -165,7 +166,7 @@ _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
     ),
     "mysql-hebrew": ("iso8859-8", {0xAF: "\u203e"}),
     "mysql-koi8u": ("koi8-u", {0x95: "\u2022"}),
-    # The five holes of Windows' code page are the control characters of ISO 8859-1.
+    # The five undefined bytes of Windows' code page are ISO 8859-1's control characters.
     "mysql-latin1": ("cp1252", {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}),
     "mysql-swe7": (
         "ascii",
@@ -179,8 +180,8 @@ _DIFFERENT: Final[dict[str, tuple[str, dict[int, str]]]] = {
 
 _DIFFERENT.update((name, ("ascii", dict(enumerate(upper, 0x80)))) for name, upper in UPPER_HALVES.items())
 
-# The Python codec, and the characters that MySQL has for some of its: a backslash for the full-width one, and the GB
-# 18030 of 2005.
+# The Python codec, and MySQL's characters where they differ: a backslash for the full-width one, and those of GB
+# 18030-2005.
 _TRANSLATED: Final[dict[str, tuple[str, dict[int, int]]]] = {
     "mysql-gb18030": ("gb18030", {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}),
     "mysql-sjis": ("shift_jis", {0xFF3C: 0x5C}),
@@ -198,7 +199,7 @@ def _never(text: str, errors: str = "strict") -> tuple[bytes, int]:
 
 
 def _eucjpms(data: Buffer, errors: str = "strict") -> tuple[str, int]:
-    """EUC of Windows' characters: those of two bytes are cp932's, of three bytes JIS X 0212's with IBM's extension."""
+    """Decode EUC of Windows' characters: two bytes as in cp932, three bytes as in JIS X 0212 with IBM's extension."""
     raw = bytes(data)
     text, at = [], 0
     while at < len(raw):
@@ -229,9 +230,9 @@ def _eucjpms_character(raw: bytes) -> str:
 
 
 def utf8_parts(data: bytes, at: int, length: int, codec: str) -> Iterator[bytes]:
-    """The text in the ``length`` bytes at ``at`` in UTF-8, in parts if it is long and its codec permits parts.
+    """Convert the ``length`` bytes of text at ``at`` to UTF-8, in parts if the text is long and its codec permits.
 
-    The codecs that do not are this module's own, and those for which `_replace` has to see characters of three bytes.
+    The codecs of this module do not, nor do those for which `_replace` needs characters of three bytes.
     """
     make = codecs.lookup(codec).incrementaldecoder if length > _PART and codec not in _WHOLE else None
     if make is None:
@@ -277,7 +278,8 @@ def _find(name: str) -> codecs.CodecInfo | None:
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """The replacement for bytes without a character in Python: MySQL's character, else one question mark each."""
+    """The replacement for bytes without a character in Python: MySQL's character, or one question mark for each
+    byte."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     if error.encoding not in _DOUBLE_BYTE:
@@ -288,7 +290,7 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     if error.encoding == "big5" and first == 0xF9:
         return raw.decode("cp950", "replace").replace("\ufffd", "?"), error.start + len(raw)
     if error.encoding == "euc_jp" and len(raw) == size and raw[-2] >= _EUC_JP_OWN and raw[-1] > 0xA0:
-        # The users' own characters: ten rows of two bytes, then ten of three.
+        # User-defined characters: ten rows of two bytes, then ten of three.
         return chr(0xE000 + (raw[-2] - _EUC_JP_OWN + 10 * (size - 2)) * 94 + raw[-1] - 0xA1), error.start + size
     return "?", error.start + len(raw)
 

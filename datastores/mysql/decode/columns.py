@@ -1,4 +1,4 @@
-"""A table's plan as the decoder of cells uses it. Hot: compiled where possible, for its types."""
+"""The properties of a table's columns that the decoder of cells needs. Hot: compiled where possible, for its types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIZE_IN_META: Final = frozenset({kinds.INT, kinds.UINT, kinds.ENUM, kinds.SET, 
 
 
 def fixed_size(kind: int, meta: int) -> int:
-    """Bytes of a cell whose size follows from its column, 0 for the others."""
+    """The bytes of a cell if its column determines its size, else 0."""
     if kind in _SIZE_IN_META:
         return meta
     if kind in _BEFORE_FRACTION:
@@ -42,15 +42,14 @@ def fixed_size(kind: int, meta: int) -> int:
 
 
 def length_width(kind: int, meta: int) -> int:
-    """Bytes of the length that precedes a cell, 0 where its size follows from its column."""
+    """The bytes of the length that precedes a cell; 0: the column determines the size."""
     if kinds.UINT < kind <= kinds.PADDED or kind in (kinds.JSON, kinds.COMPRESSED):
         return meta & 7
     return 0
 
 
 class Columns:
-    """A table's plan as the decoder uses it: of each column its kind, and either its cells' size or the width of their
-    length.
+    """For each column its kind, and either its cells' size or the width of their length.
 
     ``keyed``: 1 for a column of the primary key.
     """
@@ -67,11 +66,11 @@ class Columns:
 
 
 def uncompress(data: bytes | memoryview, limit: int) -> bytes | None:
-    """The value of a column of MariaDB's that is stored compressed, ``None`` when it has more than ``limit`` bytes.
+    """The uncompressed value of a compressed MariaDB column; ``None``: it exceeds ``limit`` bytes.
 
-    The first byte says how: the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's
-    frame and three for the bytes of the length that follows, high first (MariaDB, "Storage-Engine Independent Column
-    Compression"). Raises :class:`DecodeError` or ``zlib.error``.
+    The first byte has the method in its high half (0 none, 8 deflate), then a bit for deflate without zlib's frame, and
+    three bits for the number of bytes of the length that follows, high byte first (MariaDB, "Storage-Engine Independent
+    Column Compression"). Raises :class:`DecodeError` or ``zlib.error``.
     """
     if not data:
         return b""

@@ -1,4 +1,4 @@
-"""Reads the fields of rare events. Each read is checked against the end of the bytes."""
+"""Reads the fields of rare events, and checks each read against the end of the bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LENGTH_BYTES: Final = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 
 
 class Cursor:
-    """A place in ``data``, up to ``end``. Every method raises :class:`DecodeError` naming ``what`` and the field.
+    """A place in ``data``, up to ``end``. Every method raises :class:`DecodeError` with ``what`` and the field.
 
     Integers are little endian and unsigned unless the method's name states otherwise.
     """
@@ -29,7 +29,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes up to the end."""
+        """The bytes up to the end."""
         return self.end - self.at
 
     def take(self, size: int, field: str) -> bytes:
@@ -41,7 +41,7 @@ class Cursor:
         return bytes(self.data[start : self.at])
 
     def rest(self) -> bytes:
-        """Everything up to the end."""
+        """The bytes up to the end, which are then read."""
         return self.take(self.end - self.at, "rest")
 
     def number(self, size: int, field: str) -> int:
@@ -49,11 +49,11 @@ class Cursor:
         return int.from_bytes(self.take(size, field), "little")
 
     def text(self, size: int, field: str) -> str:
-        """UTF-8 text. Invalid bytes are escaped, because these texts are names for people and logs."""
+        """UTF-8 text. Invalid bytes are escaped, because these texts are only names for messages."""
         return self.take(size, field).decode("utf-8", "backslashreplace")
 
     def length(self, field: str) -> int:
-        """A length-encoded integer: one byte below 251, else a byte that determines how many follow."""
+        """A length-encoded integer: one byte below 251, or a byte that determines how many follow."""
         first = self.number(1, field)
         if first < 0xFB:
             return first
@@ -63,8 +63,8 @@ class Cursor:
         return self.number(size, field)
 
     def varint(self, field: str) -> int:
-        """An unsigned integer of MySQL's serialization library: its first byte has one trailing 1 bit
-        for each byte that follows."""
+        """An unsigned integer of MySQL's serialization library. Its first byte has a trailing 1 bit for each further
+        byte."""
         first = self.number(1, field)
         extra = (~first & (first + 1)).bit_length() - 1
         if extra == 8:
@@ -72,6 +72,6 @@ class Cursor:
         return first >> (extra + 1) | self.number(extra, field) << (7 - extra)
 
     def signed_varint(self, field: str) -> int:
-        """The same, with the sign in the lowest bit: ``n << 1``, or ``~n << 1 | 1`` below zero."""
+        """A `varint` with the sign in the lowest bit: ``n << 1``, or ``~n << 1 | 1`` for a negative number."""
         n = self.varint(field)
         return ~(n >> 1) if n & 1 else n >> 1

@@ -1,10 +1,7 @@
-"""Dates, times and decimals as the text that SELECT shows, written straight into the wire's buffer.
+"""Writes dates, times and decimals as the text that SELECT shows. Hot: compiled where possible.
 
-Hot: compiled where possible.
-
-Each function writes ASCII into ``out`` from ``at`` on and returns the place after it, or -1 where the stored bits are
-no value of the type. The caller has made room (`ROOM` bytes), and has checked that ``data`` holds the bytes that are
-read.
+Each function writes ASCII into ``out`` at ``at`` and returns the offset after it, or -1 if the stored bits are no value
+of the type. The caller has made room (`ROOM` bytes), and has checked that ``data`` holds the bytes to read.
 """
 
 from __future__ import annotations
@@ -25,31 +22,31 @@ __all__ = [
 ]
 
 ROOM: Final = 128
-"""Bytes that no text of these is longer than: a decimal has at most 81 digits (in JSON), a sign, a point and a zero."""
+"""The most bytes of these texts: a decimal has at most 81 digits (in JSON), a sign, a point and a zero."""
 
 _ZERO: Final = 48
 _MINUS: Final = 45
 _POINT: Final = 46
 _COLON: Final = 58
 _SPACE: Final = 32
-# Bytes that hold 0 to 9 decimal digits.
+# The bytes that store 0 to 9 decimal digits.
 _DIGIT_BYTES: Final = bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4))
 
 
 def size_of_fraction(digits: int) -> int:
-    """Bytes that a fraction of a second with ``digits`` digits is stored in."""
+    """The bytes that store a second's fraction of ``digits`` digits."""
     return (digits + 1) // 2
 
 
 def size_of_decimal(precision: int, scale: int) -> int:
-    """Bytes that a DECIMAL is stored in: four for each nine digits on either side of the point, fewer for the rest."""
+    """The bytes that store a DECIMAL: four for each nine digits on either side of the point, fewer for the rest."""
     whole = precision - scale
     sizes = _DIGIT_BYTES
     return whole // 9 * 4 + sizes[whole % 9] + scale // 9 * 4 + sizes[scale % 9]
 
 
 def _digits(out: bytearray, at: int, n: int, count: int) -> int:
-    """``n`` in ``count`` digits; -1: it has more."""
+    """Write ``n`` in ``count`` digits. Returns the offset after it, or -1 if ``n`` has more digits."""
     o = out
     i = count - 1
     while i >= 0:
@@ -60,7 +57,7 @@ def _digits(out: bytearray, at: int, n: int, count: int) -> int:
 
 
 def put_date(out: bytearray, at: int, year: int, month: int, day: int) -> int:
-    """``YYYY-MM-DD``; zero and partial dates are dates too."""
+    """Write ``YYYY-MM-DD``. Zero dates and partial dates are valid."""
     if year > 9999 or month > 12 or day > 31:
         return -1
     o = out
@@ -91,7 +88,7 @@ def _big_endian(data: bytes, at: int, size: int) -> int:
 
 
 def _fraction(out: bytearray, at: int, stored: int, digits: int) -> int:
-    """``.digits`` from what is stored: hundredths, ten-thousandths or millionths, by the number of digits."""
+    """Write ``.digits`` from the stored hundredths, ten-thousandths or millionths, by the number of digits."""
     if digits == 0:
         return at
     kept = digits + (digits & 1)
@@ -117,8 +114,8 @@ def _moment(out: bytearray, at: int, year: int, month: int, day: int, seconds: i
 
 
 def put_datetime2(out: bytearray, at: int, data: bytes, start: int, digits: int) -> int:
-    """DATETIME: 5 bytes, high first: 1 bit of sign (1), 17 of year times 13 plus month, 5 day, 5 hour, 6 minute, 6
-    second; then the fraction."""
+    """Write a DATETIME from 5 bytes, high first: 1 bit sign (1), 17 year * 13 + month, 5 day, 5 hour, 6 minute, 6
+    second; the fraction follows."""
     packed = _big_endian(data, start, 5)
     sign = packed >> 39
     months = packed >> 22 & 0x1FFFF
@@ -134,7 +131,7 @@ def put_datetime2(out: bytearray, at: int, data: bytes, start: int, digits: int)
 
 
 def put_datetime(out: bytearray, at: int, data: bytes, start: int) -> int:
-    """DATETIME as before MySQL 5.6: 8 bytes, low first, of the decimal number YYYYMMDDhhmmss."""
+    """Write a DATETIME of before MySQL 5.6 from 8 bytes, low first: the decimal number YYYYMMDDhhmmss."""
     p = data
     n = 0
     for i in range(7, -1, -1):
@@ -150,11 +147,11 @@ def put_datetime(out: bytearray, at: int, data: bytes, start: int) -> int:
 
 
 def put_timestamp(out: bytearray, at: int, seconds: int, stored: int, digits: int) -> int:
-    """TIMESTAMP in UTC: seconds since 1970 and the fraction as it is stored, which both are 0 for the zero date."""
+    """Write a TIMESTAMP in UTC from seconds since 1970 and the stored fraction. Both are 0 for the zero date."""
     if seconds == 0 and stored == 0:
         at = _moment(out, at, 0, 0, 0, 0)
     else:
-        # The proleptic Gregorian calendar by eras of 400 years that begin on the first of March.
+        # The proleptic Gregorian calendar, in eras of 400 years that begin on March 1.
         days = seconds // 86400 + 719468
         era = days // 146097
         of_era = days - era * 146097
@@ -170,8 +167,8 @@ def put_timestamp(out: bytearray, at: int, seconds: int, stored: int, digits: in
 
 
 def put_time2(out: bytearray, at: int, data: bytes, start: int, digits: int) -> int:
-    """TIME: 3 bytes and the fraction's, high first, together offset by the middle: 10 bits of hour, 6 minute, 6
-    second, fraction."""
+    """Write a TIME from 3 bytes and those of the fraction, high first, together offset by the middle: 10 bits hour, 6
+    minute, 6 second, fraction."""
     fraction_bits = (digits + 1) // 2 * 8
     packed = _big_endian(data, start, 3 + (digits + 1) // 2)
     middle = 0x800000
@@ -193,7 +190,7 @@ def put_time2(out: bytearray, at: int, data: bytes, start: int, digits: int) -> 
 
 
 def put_time(out: bytearray, at: int, data: bytes, start: int) -> int:
-    """TIME as before MySQL 5.6: 3 bytes, low first, of the signed decimal number hhhmmss."""
+    """Write a TIME of before MySQL 5.6 from 3 bytes, low first: the signed decimal number hhhmmss."""
     p = data
     n = p[start] | p[start + 1] << 8 | p[start + 2] << 16
     o = out
@@ -207,9 +204,9 @@ def put_time(out: bytearray, at: int, data: bytes, start: int) -> int:
 
 
 def put_decimal(out: bytearray, at: int, data: bytes, start: int, precision: int, scale: int) -> int:
-    """DECIMAL with its full scale. Digits stand in groups of nine from the point on both ways, four bytes each, high
-    first; fewer digits at the ends in fewer bytes. The highest bit is 1 for positive numbers; of negative ones all bits
-    are inverted.
+    """Write a DECIMAL with its full scale. From the point on in both directions, nine digits take four bytes, high
+    first. The fewer digits at the ends take fewer bytes. The highest bit is 1 for positive numbers. All bits of a
+    negative number are inverted.
     """
     p = data
     o = out

@@ -1,14 +1,13 @@
-"""A stream of binlog events to pieces of encoded updates. Hot: compiled where possible.
+"""Encodes a stream of binlog events as updates. Hot: compiled where possible.
 
-What comes over the connection are packets of MySQL's client/server protocol, of which one or more hold one event::
+The stream consists of packets of MySQL's client/server protocol. One or more packets hold one event::
 
-    packet := length (3, low first) sequence (1) payload       a payload of 0xFFFFFF bytes goes on in the next packet
+    packet := length (3, low first) sequence (1) payload       a payload of 0xFFFFFF bytes continues in the next packet
     payload := 0x00 event | 0xFE … (the server stopped) | 0xFF … (an error)
 
-The encoder walks plain transactions by itself and hands back every other event with a status, so that the caller
-decides: GTID (or MariaDB's GTID), QUERY ``BEGIN``, table maps that it knows, rows, XID or QUERY ``COMMIT``. An event of
-more than ``held`` bytes is never in memory as a whole: the caller receives it, has its header looked at
-(`Encoder.large`) and hands its rows in by and by.
+The encoder handles plain transactions: GTID (or MariaDB's GTID), QUERY ``BEGIN``, known table maps, rows, XID or QUERY
+``COMMIT``. It returns every other event to the caller with a status. An event of more than ``held`` bytes is never in
+memory as a whole: the caller receives it, passes its header (`Encoder.large`), and then its rows in parts.
 """
 
 from __future__ import annotations
@@ -57,31 +56,31 @@ __all__ = ["Encoder"]
 
 _XA_FLAGS: Final = FL_PREPARED_XA | FL_COMPLETED_XA
 _KEPT_TABLES: Final = 4096
-_SECOND_US: Final = 1_000_000  # 64 bits wide where compiled: a literal's product would have 32
+_SECOND_US: Final = 1_000_000  # as a name it has 64 bits when compiled; a product of literals would have 32
 _TIME: Final = (1 << 55) - 1
 _LIMIT: Final = (1 << 31) - 1
-_KEPT_MAPS: Final = 16 << 20  # bytes
+_KEPT_MAPS: Final = 16 << 20  # the most bytes of known table maps
 _LEAST_HELD: Final = 1 << 20
 _LARGEST_MAP: Final = 2 << 20
 _DAMAGED: Final = "its checksum does not match: it was damaged on its way or in the file"
 
 
 class Encoder:
-    """Encodes transactions one after the other, until `take` hands out what there is.
+    """Encodes transactions in order. `take` returns the updates.
 
-    The caller sets: ``checksums``: events end with a CRC-32, which is verified; ``suppress``: transactions are only
-    walked; ``collect``: table maps and rows are handed back undecoded; ``single``: stop after each transaction;
-    ``anonymous``: ordinal of the source of transactions without GTID, whose number is the place of their beginning;
+    The caller sets: ``checksums``: events end with a CRC-32, which is verified; ``suppress``: transactions are passed
+    and not encoded; ``collect``: table maps and rows are returned undecoded; ``single``: stop after each transaction;
+    ``anonymous``: ordinal of the source of transactions without GTID, whose number is their beginning's place;
     ``file_offset``: the place after the last event.
 
-    ``rows`` holds what is encoded, and the rows of the event that `stops.ROWS` was about. ``sources``: the left halves
-    of transaction ids by ordinal. ``transactions`` has those that ended, also those without updates.
+    ``rows``: the encoded rows, and the rows of the event that `stops.ROWS` was returned for. ``sources``: the prefixes
+    of transaction ids by ordinal. ``transactions``: the ended ones, also those without updates.
 
-    ``last_…`` is about the last transaction that ended. ``last_checksum``: CRC-32 of headers and checksums of its
-    events. ``held``: bytes of the largest event that is held whole, by default a quarter of ``max_update_bytes`` and
-    between 1 and 16 MiB. Raises :class:`DecodeError` for an event that cannot be decoded. Then nothing of that event is
-    encoded, except the rows before the fault if the event came in parts. ``at`` is the place after it. ``table_id``,
-    ``table_schema`` and ``table_shard`` name the table of its rows (-1: it has no table).
+    ``last_…``: of the transaction that ended last. ``last_checksum``: CRC-32 of headers and checksums of its events.
+    ``held``: the most bytes of an event in memory, by default a quarter of ``max_update_bytes`` and between 1 and 16
+    MiB. Raises :class:`DecodeError` for an event that cannot be decoded. Of that event only the rows before the fault
+    are encoded, if it came in parts, and otherwise nothing. ``at`` is then the place after the event. ``table_id``,
+    ``table_schema`` and ``table_shard`` identify the table of its rows (-1: it has no table).
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
@@ -95,7 +94,7 @@ class Encoder:
         self.anonymous = -1
         self.file_offset = 4
         self.sources = Sources()
-        # What the last step was about.
+        # The last step.
         self.status = OK
         self.at = 0
         self.need = 0
@@ -116,9 +115,9 @@ class Encoder:
         self.tx_begin = 0
         self.gtid_flags = 0
         self.committed_at_us = 0
-        self._tx_first = 0  # its first update among those that are not taken yet
+        self._tx_first = 0  # its first update among those not yet taken
         self._tx_taken = 0
-        # The last one.
+        # The last transaction.
         self.last_source = -1
         self.last_number = 0
         self.last_begin = 0
@@ -135,7 +134,7 @@ class Encoder:
 
     @property
     def tx_updates(self) -> int:
-        """Updates of the open transaction so far."""
+        """The number of updates of the open transaction so far."""
         return self._tx_taken + self.rows.updates.count - self._tx_first if self.in_transaction else 0
 
     def add_table(
@@ -148,11 +147,11 @@ class Encoder:
         row_end: int = -1,
         maybe: tuple[int, ...] = (),
     ) -> None:
-        """From now on a table map with these bytes is known; ``layout`` ``None``: its rows are handed back.
-        ``row_end``, ``maybe``: see `datastores.mysql.decode.rows.Table`.
+        """Register a table map with these bytes. ``layout``: how to decode its rows; ``None``: they are returned
+        undecoded. ``row_end``, ``maybe``: see `datastores.mysql.decode.rows.Table`.
 
-        ``schema``, ``shard``: ordinals that come out in `Piece`, or `datastores.common.encode.piece.HASHED` for a table
-        with a key.
+        ``schema``, ``shard``: ordinals for `Piece`; for a table with a key ``shard`` may be
+        `datastores.common.encode.piece.HASHED`.
         """
         if len(body) > _LARGEST_MAP:
             raise self._bad(f"it has {len(body)} bytes, and a table map of more than {_LARGEST_MAP} is not read")
@@ -170,7 +169,7 @@ class Encoder:
     # --- packets and events ---------------------------------------------------------------------------------------
 
     def packets(self, data: bytes, at: int, end: int, max_bytes: int) -> int:
-        """Walk the packets in ``data[at:end]`` until about ``max_bytes`` are encoded; returns the place where it
+        """Read the packets in ``data[at:end]`` until about ``max_bytes`` are encoded. Returns the offset at which it
         stopped.
 
         ``status`` is the reason.
@@ -214,7 +213,7 @@ class Encoder:
         return at
 
     def _told(self, payload: bytes) -> int:
-        """The status that a packet without an event stands for."""
+        """The status for a packet without an event."""
         self.table_id = -1
         if tells_the_end(payload):
             return END
@@ -222,11 +221,9 @@ class Encoder:
         return ERROR
 
     def event(self, raw: bytes, start: int, end: int) -> int:
-        """Take one event that is in no file by itself: inflated, or kept from before.
+        """Handle an event that is not itself in a file: one that was inflated, or kept earlier.
 
-        It has no checksum and moves no place.
-
-        Returns ``status``.
+        It has no checksum and moves no place. Returns ``status``.
         """
         if start < 0 or end < start or len(raw) < end or len(raw) > _LIMIT:
             raise ValueError(f"event {start}:{end} of {len(raw)} bytes is out of range")
@@ -235,19 +232,17 @@ class Encoder:
         return self.status
 
     def ignores(self, kind: int, flags: int) -> bool:
-        """Whether nothing but the header of such an event matters."""
+        """Whether only the header of an event of this type and these flags is needed."""
         action = ACTIONS[kind]
         if action == TAKE_MAP or action > TAKE_ROWS:
             return self.suppress and not self.collect
         return action == PASS_OVER or (flags & IGNORABLE != 0 and kind not in events.NAMES)
 
     def large(self, outline: bytes, size: int, crc: int) -> None:
-        """Take the header of an event of ``size`` bytes that is received and not held.
+        """Handle the header of an event of ``size`` bytes that is not held in memory.
 
-        Its rows follow, see `open_rows`.
-
-        ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all bytes but those four; -1: the event
-        is in no file by itself, has no checksum and moves no place. Raises :class:`DecodeError`.
+        Its rows follow, see `open_rows`. ``outline``: the header and the last four bytes. ``crc``: CRC-32 of all other
+        bytes; -1: the event is not itself in a file, has no checksum and moves no place. Raises :class:`DecodeError`.
         """
         if len(outline) != HEADER + CHECKSUM:
             raise ValueError(f"an outline of {len(outline)} bytes")
@@ -260,11 +255,11 @@ class Encoder:
             self._pass(outline, 0, len(outline), size, kind, checked)
 
     def open_rows(self, head: bytes, kind: int) -> int:
-        """The event whose header came last has rows: ``head`` is what precedes them, ``kind`` its type without
-        compression.
+        """Begin the rows of the event whose header came last. ``head``: the bytes before the rows. ``kind``: its type
+        without compression.
 
-        Returns a status: `stops.ROWS`: `rows` is open for them; `stops.EVENT`: they are the caller's; `stops.OK`: it
-        has none. Raises :class:`DecodeError`.
+        Returns a status: `stops.ROWS`: `rows` is ready for them; `stops.EVENT`: the caller decodes them; `stops.OK`:
+        there are none. Raises :class:`DecodeError`.
         """
         if self.suppress:
             self.status = OK
@@ -280,7 +275,7 @@ class Encoder:
         return self.status
 
     def at_fault(self, error: DecodeError) -> DecodeError:
-        """The error for a row of the last event."""
+        """Add the last event and its place to the error for one of its rows."""
         return self._bad(error.message)
 
     def _event(self, data: bytes, start: int, end: int, counted: bool) -> int:
@@ -316,7 +311,7 @@ class Encoder:
         return self._back(data, start, body_end, EVENT)
 
     def _head(self, data: bytes, start: int, size: int) -> int:
-        """Read the header of an event of ``size`` bytes; returns its type."""
+        """Read the header of an event of ``size`` bytes. Returns its type."""
         p = data
         self.event_begin = self.file_offset
         self.table_id = -1
@@ -335,7 +330,7 @@ class Encoder:
         return kind
 
     def _pass(self, data: bytes, start: int, end: int, size: int, kind: int, checked: bool) -> None:
-        """Move the place behind an event whose header is at ``start`` and whose last bytes before ``end``."""
+        """Move the place past an event. Its header is at ``start``, and ``end`` is the offset after its last bytes."""
         place = self._number(data, start + 13, 4)
         if place and self.event_flags & ARTIFICIAL == 0 and kind != HEARTBEAT and kind != HEARTBEAT_V2:
             self._move(place, size, kind == FORMAT_DESCRIPTION)
@@ -346,10 +341,10 @@ class Encoder:
         return status
 
     def _move(self, place: int, size: int, is_format: bool) -> None:
-        """The last event ends at ``place``, which has only the lower 32 bits of a file's places."""
+        """Move to ``place``, the end of the last event, which has only the lower 32 bits of the file's offset."""
         offset = self.file_offset
         if is_format:
-            # Sent first whatever the place that was asked for: it may stand far before it.
+            # Sent first for every requested place, which may be far after this event.
             self.file_offset = max(offset, place)
         else:
             place += offset >> 32 << 32
@@ -378,9 +373,9 @@ class Encoder:
         return status
 
     def _open_rows(self, data: bytes, body: int, end: int) -> int:
-        """Find out whose rows an event has.
+        """Find the table of an event's rows.
 
-        Returns ``ROWS``, ``EVENT`` for rows that are the caller's, or ``OK``: there are none."""
+        Returns ``ROWS``, ``EVENT`` for rows that the caller decodes, or ``OK`` if there are none."""
         if end - body < 8:
             raise self._bad("its table id is cut")
         table_id = self._number(data, body, 6)
@@ -389,7 +384,7 @@ class Encoder:
         table = self._tables.get(table_id)
         if table is None:
             if table_id == 0xFFFFFF:
-                return OK  # ends a statement and has no rows
+                return OK  # an event without rows, which ends a statement
             raise self._bad(f"no table map said what table {table_id} is")
         self.table_id = table_id
         self.table_schema = table.schema
@@ -424,7 +419,7 @@ class Encoder:
             if flags & _XA_FLAGS:
                 return self._back(data, start, end, EVENT)
             source = self.sources.of_domain(self._number(data, body + 8, 4), self.event_server_id)
-            # Written with the commit: its time is that of the transaction's end, known before the first piece of it.
+            # MariaDB writes this event with the commit, so its time is the commit time.
             self.begin(source, self._number(data, body, 8), self.event_timestamp * _SECOND_US)
             self.gtid_flags = flags
             return OK
@@ -432,7 +427,7 @@ class Encoder:
             raise self._bad("it is cut")
         committed = self.event_timestamp * _SECOND_US
         if end - body >= 49:
-            # The highest bit says that the time of the original commit follows.
+            # If the highest bit is set, the time of the original commit follows.
             committed = self._number(data, body + 42, 7) & _TIME
         if kind == ANONYMOUS_GTID:
             if self.anonymous < 0:
@@ -444,7 +439,7 @@ class Encoder:
         return OK
 
     def _number(self, data: bytes, at: int, size: int) -> int:
-        """The integer in the ``size`` bytes at ``at``, low byte first."""
+        """The little-endian integer in the ``size`` bytes at ``at``."""
         p = data
         n = 0
         for i in range(size - 1, -1, -1):
@@ -475,11 +470,11 @@ class Encoder:
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def begin(self, source: int, number: int, committed_at_us: int) -> None:
-        """A transaction begins with the last event.
+        """Begin a transaction with the last event.
 
-        ``source``: an ordinal; ``committed_at_us``: 0 when it is not known yet."""
+        ``source``: an ordinal. ``committed_at_us``: 0: not known yet."""
         if len(self._tables) >= _KEPT_TABLES:
-            self.forget()  # only here: a statement's rows follow the maps of all its tables
+            self.forget()  # only between transactions, because a statement's rows follow the maps of all its tables
         self.in_transaction = True
         self.begun = False
         self.source = source
@@ -492,9 +487,9 @@ class Encoder:
         self._checksum.begin()
 
     def end_transaction(self, committed_at_us: int = 0) -> None:
-        """The open transaction ends with the last event.
+        """End the open transaction with the last event.
 
-        Without a time the GTID event's holds, or that of the last event's header."""
+        ``committed_at_us``: 0: use the time of the GTID event, or of the last event's header."""
         if not self.in_transaction:
             raise self._bad("it ends a transaction and none has begun")
         if committed_at_us == 0:
@@ -517,23 +512,23 @@ class Encoder:
         self._ended = True
 
     def truncate(self, schema: int, shard: int) -> None:
-        """All rows of a table are gone: an update of the open transaction."""
+        """Add the update that a table was truncated to the open transaction."""
         if not self.in_transaction:
             raise self._bad("it removes rows and no transaction has begun")
         if not self.suppress:
             self.rows.updates.truncate(schema, shard)
 
     def discard(self, close: bool = False) -> bool:
-        """Drop the open transaction's updates: it was rolled back. Returns whether part of it was taken already.
+        """Drop the updates of the open transaction, which was rolled back. Returns whether a part was already taken.
 
-        No end of it is encoded, so that a reader's flows see that what they were given of it does not count.
-        ``close``: it is not in the log as a whole either; the place is where it begins again.
+        The transaction's end is not encoded, so flows ignore the part that they received. ``close``: the transaction is
+        not whole in the log; the place moves back to its beginning.
         """
         if not self.in_transaction:
             return False
         taken = self.back_to(0)
         if self._tx_taken:
-            # The next piece was to begin inside of it.
+            # The next piece would have begun within it.
             self._tx_taken = 0
             self._next_first_index = 0
         if close:
@@ -543,21 +538,20 @@ class Encoder:
         return taken
 
     def back_to(self, tx_updates: int) -> bool:
-        """Drop what is encoded of the open transaction after its first ``tx_updates`` updates.
+        """Drop the open transaction's updates after the first ``tx_updates``.
 
-        Returns whether part of that was taken already."""
+        Returns whether a part of them was already taken."""
         taken = self._tx_taken
         self.rows.updates.back(self._tx_first + max(0, tx_updates - taken))
         return taken > tx_updates
 
-    # --- what is encoded ------------------------------------------------------------------------------------------
+    # --- encoded updates ------------------------------------------------------------------------------------------
 
     def take(self, whole: bool = False) -> Piece:
-        """What was encoded since the last call; ``whole``: without the open transaction, which is kept for the next
-        one.
+        """The updates encoded since the last call. ``whole``: the open transaction is left for the next call.
 
-        ``first_index`` is then the index of the first update in its transaction: not 0 when the piece begins inside of
-        one.
+        The piece's ``first_index`` is the index of its first update in its transaction, and is not 0 if the piece
+        begins within one.
         """
         updates = self.rows.updates
         transactions = self.transactions

@@ -1,7 +1,7 @@
-"""Binlog events: type numbers, the header, and the check of a format description.
+"""Binlog events: type numbers, the header's layout, and the check of a format description.
 
-An event, version 4 of the format (MySQL Internals, "Binlog Event"; MariaDB's numbers from its "Binlog Event Header"
-page)::
+The layout of an event, version 4 of the format (MySQL Internals, "Binlog Event"; MariaDB's numbers from its "Binlog
+Event Header" page)::
 
     header := timestamp (4, seconds) type (1) server_id (4) length (4, of the whole event) end_log_pos (4) flags (2)
     event  := header post-header payload [CRC-32 of all before it (4)]     all integers little endian
@@ -74,7 +74,7 @@ CHECKSUM: Final = 4
 
 # Header flags.
 ARTIFICIAL: Final = 0x20
-"""Made by the server for this stream; in no file."""
+"""The server made the event for this stream. It is in no file."""
 IGNORABLE: Final = 0x80
 """A reader that does not know the type may skip the event."""
 
@@ -107,7 +107,7 @@ PARTIAL_UPDATE_ROWS: Final = 39
 TRANSACTION_PAYLOAD: Final = 40
 HEARTBEAT_V2: Final = 41
 GTID_TAGGED: Final = 42
-# MariaDB's own.
+# Types of MariaDB only.
 ANNOTATE_ROWS: Final = 160
 BINLOG_CHECKPOINT: Final = 161
 MARIADB_GTID: Final = 162
@@ -123,7 +123,7 @@ DELETE_ROWS_COMPRESSED: Final = 171
 
 # Flags of MariaDB's GTID event (``flags2``).
 FL_STANDALONE: Final = 1
-"""The next event is the whole group: no commit follows."""
+"""The next event is the whole group. No commit follows it."""
 FL_GROUP_COMMIT_ID: Final = 2
 FL_TRANSACTIONAL: Final = 4
 FL_PREPARED_XA: Final = 64
@@ -173,8 +173,7 @@ NAMES: Final = {
     DELETE_ROWS_COMPRESSED: "DELETE_ROWS_COMPRESSED",
 }
 
-# Post-header lengths by type that the encoder relies on: six-byte table ids, and two bytes more for the second version
-# of rows.
+# The encoder relies on these post-header lengths by type: six-byte table ids, and two bytes more for version 2 of rows.
 _POST_HEADERS: Final = {
     QUERY: 13,
     TABLE_MAP: 8,
@@ -190,16 +189,13 @@ _POST_HEADERS: Final = {
 
 
 def name_of(kind: int) -> str:
-    """An event type for messages: its name and number."""
+    """An event type's name and number, for messages."""
     return f"{NAMES.get(kind, 'unknown')} event (type {kind})"
 
 
 def check_post_headers(lengths: bytes) -> None:
-    """Check a format description's post-header lengths, one for each type from 1 on; 0 = a type that the server does
-    not write.
-
-    Raises:
-        DecodeError: an event that is decoded here is laid out in another way.
+    """Check a format description's post-header lengths, one for each type from 1 on; 0: the type is never
+    written. Raises :class:`DecodeError` if the layout of a decoded event differs.
     """
     for kind, length in _POST_HEADERS.items():
         if kind <= len(lengths) and lengths[kind - 1] not in {0, length}:

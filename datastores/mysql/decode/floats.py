@@ -1,4 +1,4 @@
-"""FLOAT columns: the shortest decimal number that gives the same single, as a double. Hot: compiled where possible."""
+"""Decodes FLOAT columns: finds the shortest decimal number that gives the single. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Final
 
 __all__ = ["Singles"]
 
-# Adding it leaves no bits for a fraction: what is then subtracted again is a whole number, rounded to even.
+# Adding and subtracting this number rounds to a whole number, half to even, because no bits are left for a fraction.
 _ROUND: Final = 6755399441055744.0
 _SMALLEST: Final = 1e-12
-# From here on not every whole number is a single, and the shortest number may end in zeros.
+# From here on not every whole number is a single, so the shortest number may end in zeros.
 _LARGEST: Final = 16777216.0
-# What is as large rounds to an infinite single.
+# A number of at least this size rounds to an infinite single.
 _OVERFLOW: Final = 3.4028235677973366e38
-# Powers of ten that a double holds exactly: a quotient of two exact numbers is rounded once, as a parser would round
-# it.
+# Powers of ten that a double holds exactly. A quotient of two exact numbers is rounded once, as by a parser.
 _EXACT: Final = 22
 
 
 class Singles:
-    """Turns singles into doubles. Holds the eight bytes that are looked at in both ways."""
+    """Converts singles to doubles. Its eight-byte buffer is read both as a number and as bytes."""
 
     def __init__(self) -> None:
         store = bytearray(8)
@@ -33,10 +32,10 @@ class Singles:
         self._powers = self._power_array
 
     def put(self, out: bytearray, at: int, data: bytes, start: int) -> int:
-        """Write the double for the single at ``start`` into the eight bytes of ``out`` at ``at``; returns the place
+        """Write the double for the single at ``start`` into the eight bytes of ``out`` at ``at``. Returns the offset
         after it.
 
-        The caller has checked that both are there.
+        The caller has checked that the bytes of both exist.
         """
         store = self._store
         s = store
@@ -54,7 +53,7 @@ class Singles:
                 self._single[0] = result
                 if self._single[0] == x:
                     break
-        elif size > 0.0 and x - x == 0.0:  # neither zero nor infinite nor no number
+        elif size > 0.0 and x - x == 0.0:  # not zero, not infinite, and not NaN
             result = self._slow(x)
         self._double[0] = result
         for i in range(8):
@@ -62,7 +61,7 @@ class Singles:
         return at + 8
 
     def _slow(self, x: float) -> float:
-        """By fewest significant digits first."""
+        """Find the shortest number by trying each number of significant digits, fewest first."""
         for digits in range(9):
             candidate = float(f"{x:.{digits}e}")
             if abs(candidate) < _OVERFLOW:

@@ -1,4 +1,4 @@
-"""Packets of MySQL's client/server protocol that hold no event."""
+"""Reads the packets of MySQL's client/server protocol that hold no event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHOLE_PAYLOAD: Final = 0xFFFFFF
 
 
 def tells_the_end(payload: bytes) -> bool:
-    """Whether a payload that holds no event reports the end of the stream (True) or an error (False).
+    """Whether a payload without an event reports the end of the stream; false: it reports an error.
 
     Raises :class:`DecodeError` for neither.
     """

@@ -1,4 +1,4 @@
-"""Global transaction ids: MySQL's sets, with tags, and MariaDB's positions, as text and as the dump command wants them.
+"""Global transaction ids: MySQL's sets and MariaDB's positions, as text and in the form of the dump command.
 
 MySQL (reference manual, "GTID Sets"; binary form: `Gtid_set::encode` in the server's documentation)::
 
@@ -6,11 +6,11 @@ MySQL (reference manual, "GTID Sets"; binary form: `Gtid_set::encode` in the ser
     untagged := count (8) source*                  source := uuid (16) intervals (8) (first (8) end (8))*
     tagged   := 01 count (6) 01 source*            source := uuid (16) tag-length tag intervals (8) (first (8) end (8))*
 
-A tag (8.3 and later) holds for the intervals after it. ``end`` is one past the last number; integers are little endian,
-the length of a tag is one of the serialization library's (`Cursor.varint`). A server from before tags never has any, so
-a set without tags is always sent in the form without.
+A tag (8.3 and later) applies to the intervals after it. ``end`` is one past the last number. Integers are little
+endian; a tag's length is a `Cursor.varint`. A server without tags cannot read the tagged form, so a set without tags is
+always sent in the untagged form.
 
-MariaDB: ``domain-server-sequence`` per domain; sequence numbers of a domain only grow.
+MariaDB: ``domain-server-sequence`` per domain. Sequence numbers of a domain only grow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wormhole.model.errors import DecodeError, PositionError
 __all__ = ["MAX_NUMBER", "GtidSet", "MariaPosition", "source_text"]
 
 MAX_NUMBER: Final = (1 << 63) - 2
-"""The largest number a transaction can have."""
+"""The largest number of a transaction."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TAG: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}")
@@ -38,25 +38,25 @@ _COUNT_MASK: Final = (1 << 56) - 1
 
 
 def source_text(uuid: bytes, tag: str = "") -> str:
-    """The source of a GTID: 16 bytes and a tag -> ``uuid`` or ``uuid:tag``."""
+    """A GTID's source from 16 bytes and a tag: ``uuid`` or ``uuid:tag``."""
     digits = uuid.hex()
     text = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
     return f"{text}:{tag}" if tag else text
 
 
 class GtidSet:
-    """A set of MySQL GTIDs. A source is ``uuid`` or ``uuid:tag``, in small letters."""
+    """A set of MySQL GTIDs. A source is ``uuid`` or ``uuid:tag``, in lower case."""
 
     __slots__ = ("_bounds",)
 
     def __init__(self) -> None:
-        # Per source the bounds first, end, first, end, ... in growing order: a number is in the set when an odd count
-        # of bounds is at or below it.
+        # Bounds per source, ascending: first, end, first, end, ... A number is in the set if an odd number of bounds is
+        # at or below it.
         self._bounds: dict[str, list[int]] = {}
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """Read the text of a set; white space and empty parts do not matter. Raises :class:`PositionError`."""
+        """Read the text of a set. White space and empty parts are ignored. Raises :class:`PositionError`."""
         found = cls()
         for part in text.split(","):
             words = [word.strip().lower() for word in part.split(":")]
@@ -81,7 +81,7 @@ class GtidSet:
 
     @classmethod
     def decode(cls, data: bytes) -> GtidSet:
-        """Read either binary form; all of ``data`` is the set. Raises :class:`DecodeError` naming the field."""
+        """Read the tagged or the untagged form from all of ``data``. Raises :class:`DecodeError` with the field."""
         cursor = Cursor(data, "GTID set")
         header = cursor.number(8, "number of sources")
         form, count = header >> 56, header & _COUNT_MASK
@@ -108,7 +108,7 @@ class GtidSet:
         return found
 
     def encode(self) -> bytes:
-        """The binary form that ``COM_BINLOG_DUMP_GTID`` takes; with tags only when there are any."""
+        """The form for ``COM_BINLOG_DUMP_GTID``: tagged if the set has tags, else untagged."""
         tagged = any(":" in source for source in self._bounds)
         count = len(self._bounds)
         out = bytearray(struct.pack("<Q", _TAGGED << 56 | count << 8 | _TAGGED if tagged else count))
@@ -132,11 +132,11 @@ class GtidSet:
         bounds[low:high] = [first] * (low % 2 == 0) + [end] * (high % 2 == 0)
 
     def contains(self, source: str, number: int) -> bool:
-        """Whether that transaction is in the set."""
+        """Whether the transaction is in the set."""
         return bisect_right(self._bounds.get(source, ()), number) % 2 == 1
 
     def issubset(self, other: GtidSet) -> bool:
-        """Whether everything in this set is in ``other`` too."""
+        """Whether every GTID of this set is also in ``other``."""
         return not self.subtract(other)
 
     def subtract(self, other: GtidSet) -> GtidSet:
@@ -165,7 +165,7 @@ class GtidSet:
         return sorted(self._bounds)
 
     def intervals(self, source: str) -> Iterator[tuple[int, int]]:
-        """First and last number of each run of this source, in growing order."""
+        """First and last number of each interval of this source, ascending."""
         bounds = self._bounds.get(source, ())
         return ((bounds[i], bounds[i + 1] - 1) for i in range(0, len(bounds), 2))
 
@@ -178,7 +178,7 @@ class GtidSet:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __str__(self) -> str:
-        """As MySQL prints it, without line breaks."""
+        """The text as MySQL prints it, without line breaks."""
         parts: list[str] = []
         before = ""
         for source in self.sources():
@@ -197,7 +197,7 @@ class GtidSet:
 
 
 class MariaPosition:
-    """The last GTID of each domain: a place in MariaDB's log."""
+    """The last GTID of each domain, which is a place in MariaDB's log."""
 
     __slots__ = ("_last",)
 
@@ -206,7 +206,7 @@ class MariaPosition:
 
     @classmethod
     def parse(cls, text: str) -> MariaPosition:
-        """Read ``0-1-17,1-2-5``; a domain may be there once. Raises :class:`PositionError`."""
+        """Read a text such as ``0-1-17,1-2-5`` with one GTID per domain. Raises :class:`PositionError`."""
         found = cls()
         for part in text.split(",") if text.strip() else ():
             match = _MARIA.fullmatch(part.strip())
@@ -225,7 +225,7 @@ class MariaPosition:
         self._last[domain] = (server_id, sequence)
 
     def covers(self, domain: int, sequence: int) -> bool:
-        """Whether that transaction is at or before this position."""
+        """Whether the transaction is at or before this position."""
         last = self._last.get(domain)
         return last is not None and sequence <= last[1]
 

@@ -1,12 +1,12 @@
-"""Changes of a JSON document (``binlog_row_value_options=PARTIAL_JSON``), applied to the text of the document before.
+"""Applies changes of a JSON document (``binlog_row_value_options=PARTIAL_JSON``) to the text of the former document.
 
-A vector of changes, as the server's documentation of ``Json_diff`` has it; lengths are length-encoded integers::
+The format of the changes, from the server's documentation of ``Json_diff``; lengths are length-encoded integers::
 
     diffs := diff*      diff := operation (1) length path [length document]    operations: 0 replace, 1 insert, 2 remove
 
-A path names one place: ``$.name[3]."other name"[last-2]``. An index from the end is negative here, as in Python:
-``last`` is -1. An insert adds a member to an object, or a value to an array, whose later values move up. Beyond an end
-of the array, the value is added at that end.
+A path names one place: ``$.name[3]."other name"[last-2]``. An index from the end becomes negative here, as in Python:
+``last`` is -1. An insert adds a member to an object, or a value to an array, whose later values move up. Beyond the
+array's end or beginning, the value is added there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Node: TypeAlias = Any
 
 
 class _Plain(str):
-    """The text of a value that is neither a string nor a container. It is written back unchanged."""
+    """A value that is neither a string nor a container, as text. It is written back unchanged."""
 
     __slots__ = ()
 
@@ -110,8 +110,8 @@ def _apply(tree: _Node, operation: int, path: str, value: _Node) -> None:
 
 
 def apply_diffs(before: str, diffs: bytes, start: int, end: int) -> str:
-    """The text of the document after the changes in ``diffs[start:end]``. ``before``: `json_text` of the document
-    before.
+    """The text of the document after the changes in ``diffs[start:end]``. ``before``: the former document as
+    `json_text`.
 
     Raises :class:`DecodeError` if the bytes are no changes, or do not fit the document.
     """

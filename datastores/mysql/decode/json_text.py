@@ -1,4 +1,4 @@
-"""MySQL's binary JSON as the text that SELECT shows. Hot: compiled where possible.
+"""Converts MySQL's binary JSON to the text that SELECT shows. Hot: compiled where possible.
 
 The format (MySQL's server documentation, "json_binary.h"; integers are little endian)::
 
@@ -6,8 +6,8 @@ The format (MySQL's server documentation, "json_binary.h"; integers are little e
     container := count size key* entry* ...    key := offset length (2)    entry := kind (offset | a small value itself)
     string    := length bytes                   opaque := column type (1) length bytes
 
-``count``, ``size`` and offsets take 2 bytes in small containers and 4 in large ones; offsets count from the container's
-``count`` on. ``length``: seven bits per byte, lowest first, the high bit says that more follow. Arrays have no keys.
+``count``, ``size`` and offsets take 2 bytes in small containers and 4 in large ones. Offsets count from the container's
+``count`` on. ``length``: seven bits per byte, lowest first; a high bit means that more follow. Arrays have no keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wormhole.model.errors import DecodeError
 __all__ = ["MAX_DEPTH", "json_text", "json_utf8", "print_json"]
 
 MAX_DEPTH: Final = 100
-"""Arrays and objects within one another; MySQL stores no more."""
+"""The deepest nesting of arrays and objects. MySQL stores no deeper document."""
 
 _MAX_DEPTH: Final = MAX_DEPTH
 _LARGE: Final = 1
@@ -36,34 +36,34 @@ _UINT32: Final = 8
 _DOUBLE: Final = 11
 _STRING: Final = 12
 _OPAQUE: Final = 15
-# Bytes of the kinds from _LITERAL to _DOUBLE.
+# The bytes of values of the kinds _LITERAL to _DOUBLE.
 _SIZES: Final = bytes((0, 0, 0, 0, 1, 2, 2, 4, 4, 8, 8, 8))
 
 _MASK: Final = (1 << 64) - 1
 
-# Column types of opaque values.
+# Column types that opaque values have.
 _TIMESTAMP, _DATE, _TIME, _DATETIME = 7, 10, 11, 12
 _DECIMAL: Final = 246
 _VAR_STRING: Final = 253
 _BASE64_LINE: Final = 76 // 4 * 3
-_MOST_DIGITS: Final = 81  # that MySQL's own form of a decimal has room for
+_MOST_DIGITS: Final = 81  # the most digits in MySQL's form of a decimal
 
-# What follows the backslash of an escaped byte; u: four digits do.
+# The character after the backslash of an escaped byte; u: four digits follow.
 _ESCAPES: Final = b"uuuuuuuubtnufruuuuuuuuuuuuuuuuuu" + bytes(2) + b'"' + bytes(57) + b"\\" + bytes(163)
 _DIGITS: Final = b"0123456789abcdef"
 _FOUR_DIGITS: Final = 0x75
 _NUMBER: Final = 20  # digits of the longest number
 _FLOAT: Final = struct.Struct("<d")
-_CHECKED: Final = 1 << 16  # bytes of text that are decoded at once, to see whether they are UTF-8
+_CHECKED: Final = 1 << 16  # the most bytes of text that are checked together for valid UTF-8
 _NO_LIMIT: Final = 1 << 62
 
 
 class _TooLongError(Exception):
-    """The text has more bytes than it may."""
+    """The text exceeds its limit of bytes."""
 
 
 def _double(x: float) -> str:
-    """As MySQL prints it: the shortest digits that give ``x``, with an exponent from 10**15 on and below 10**-15."""
+    """A double as MySQL prints it: the shortest digits for ``x``, with an exponent from 10**15 on and below 10**-15."""
     text = repr(x)
     size = abs(x)
     if 1e-4 <= size < 1e15 or size == 0:
@@ -82,7 +82,7 @@ def _double(x: float) -> str:
 
 
 def _moment(column_type: int, packed: int) -> str:
-    """A date, time or both; empty when the bits are none."""
+    """A date, a time or both; empty: the bits are no such value."""
     sign = "-" if packed < 0 else ""
     packed = abs(packed)
     fraction = packed & 0xFFFFFF
@@ -99,9 +99,9 @@ def _moment(column_type: int, packed: int) -> str:
 
 
 class _Printer:
-    """Prints one document into ``out``, from ``at`` on and up to ``limit`` bytes of it.
+    """Prints one document into ``out``, from ``at`` on, up to ``limit`` bytes.
 
-    No byte of the input is printed twice. A budget keeps time and output in proportion to the input.
+    No byte of the input is printed twice. A budget keeps time and output proportional to the input.
     """
 
     __slots__ = ("begin", "data", "last", "left", "out", "start", "used")
@@ -123,7 +123,7 @@ class _Printer:
             grow(self.out, self.used + size)
 
     def put(self, text: bytes) -> None:
-        """Print these bytes as they are."""
+        """Print these bytes unchanged."""
         size = len(text)
         self.reserve(size)
         p = text
@@ -152,7 +152,7 @@ class _Printer:
         return n
 
     def value(self, kind: int, at: int, end: int, depth: int) -> None:
-        """Print the value at ``at``; what it belongs to ends at ``end``."""
+        """Print the value at ``at``. ``end``: the end of its container or document."""
         sizes = _SIZES
         if kind <= _ARRAY + _LARGE:
             self.container(kind, at, end, depth)
@@ -212,7 +212,7 @@ class _Printer:
         self.put(b"}" if is_object else b"]")
 
     def scalar(self, kind: int, at: int) -> None:
-        """A literal or number, whose bytes are there."""
+        """Print a literal or a number. The caller has checked that its bytes exist."""
         sizes = _SIZES
         n = self.number(at, sizes[kind])
         if kind == _LITERAL:
@@ -250,7 +250,7 @@ class _Printer:
         self.used += end - at
 
     def bytes_at(self, at: int, end: int) -> int:
-        """The number of bytes in the string at ``at``, without its length. Sets ``begin`` to the first of them."""
+        """The number of bytes of the string at ``at``, without its length. Sets ``begin`` to the first byte."""
         p = self.data
         first = at
         size = 0
@@ -271,7 +271,7 @@ class _Printer:
         return size
 
     def quoted(self, at: int, size: int) -> None:
-        """A string in quotation marks. What JSON wants escaped is, all other characters are as stored."""
+        """Print a string in quotation marks. Characters are escaped only if JSON requires it."""
         p = self.data
         escapes = _ESCAPES
         digits = _DIGITS
@@ -304,7 +304,7 @@ class _Printer:
         self.used = to + 1
 
     def opaque(self, at: int, end: int) -> None:
-        """A value of a column type that JSON does not have."""
+        """Print a value of a column type that JSON lacks."""
         if at >= end:
             raise self.fail("an opaque value is cut off", at)
         column_type = self.data[at]
@@ -326,13 +326,13 @@ class _Printer:
             for i in range(begin, stop, _BASE64_LINE):
                 self.put(b2a_base64(self.data[i : min(i + _BASE64_LINE, stop)], newline=False))
                 if stop - i > _BASE64_LINE:
-                    self.put(b"\\n")  # MySQL breaks the lines, and then escapes the breaks
+                    self.put(b"\\n")  # MySQL breaks the lines of Base64, then escapes the breaks
             self.put(b'"')
 
     def decimal(self, at: int, size: int) -> None:
-        """Digits in all, digits after the point, and the number as a DECIMAL column stores it.
+        """Print a decimal: the number of digits, the number after the point, and the bytes of a DECIMAL column.
 
-        MySQL counts the digits before the point in groups of nine: DECIMAL(65,30) comes with 36 of them.
+        MySQL counts digits before the point in groups of nine: DECIMAL(65,30) comes with 36 of them.
         """
         precision = self.data[at] if size else 0
         scale = self.data[at + 1] if size > 1 else 0
@@ -350,11 +350,11 @@ class _Printer:
 
 
 def print_json(data: bytes, start: int, end: int, out: bytearray, at: int, limit: int) -> int:
-    """Print the document in ``data[start:end]`` as SELECT shows it, in UTF-8, into ``out`` from ``at`` on, which grows
-    as needed.
+    """Print the document in ``data[start:end]`` as SELECT shows it, in UTF-8, into ``out`` at ``at``. ``out`` grows as
+    needed.
 
-    Returns the place after it; -1 when it has more than ``limit`` bytes.
-    An empty range is ``null``, as in MySQL. Raises :class:`DecodeError` for bytes that are no document.
+    Returns the offset after it; -1: it exceeds ``limit`` bytes. An empty range is ``null``, as in MySQL. Raises
+    :class:`DecodeError` for bytes that are no document.
     """
     if not 0 <= start <= end <= len(data):
         raise ValueError(f"bytes {start} to {end} of {len(data)} are out of range")

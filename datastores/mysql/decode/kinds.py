@@ -1,4 +1,4 @@
-"""The kinds of cells, by how they are decoded. ``meta``: the parameter of a kind in a table's layout."""
+"""The kinds of cells, by the way they are decoded. ``meta``: a kind's parameter in a table's layout."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ INT: Final = 1
 """Signed integer; meta: bytes."""
 UINT: Final = 2
 TEXT: Final = 3
-"""UTF-8; meta: bytes of the length before it."""
+"""UTF-8; meta: bytes of the preceding length."""
 BYTES: Final = 4
 CODED: Final = 5
-"""Text of another charset; meta: bytes of the length, `ASCII_SAFE` added where bytes below 0x80 are ASCII."""
+"""Text of another charset; meta: bytes of the length, plus `ASCII_SAFE` if bytes below 0x80 are ASCII."""
 PADDED: Final = 6
-"""BINARY(n), stored without the zero bytes at its end; meta: bytes of the length, plus 256 n."""
+"""BINARY(n), stored without its trailing zero bytes; meta: bytes of the length, plus 256 n."""
 DATETIME2: Final = 7
-"""meta: digits of the fraction, as in the next three."""
+"""meta: digits of the fraction, also for the next three kinds."""
 TIMESTAMP2: Final = 8
 TIME2: Final = 9
 DATE: Final = 10
@@ -65,10 +65,10 @@ TIME: Final = 19
 DATETIME: Final = 20
 TIMESTAMP: Final = 21
 COMPRESSED: Final = 22
-"""MariaDB's compressed columns; meta as for `CODED`. Text where the plan has a codec."""
+"""MariaDB's compressed columns; meta as for `CODED`. The value is text if the layout has a codec."""
 OLD: Final = 23
-"""TIME, DATETIME or TIMESTAMP of before MariaDB 10.1.2 with a fraction; meta: which of `old_temporal`, times 8,
-plus digits."""
+"""TIME, DATETIME or TIMESTAMP with a fraction of before MariaDB 10.1.2; meta: the number of the type in `old_temporal`,
+times 8, plus digits."""
 HIDDEN: Final = 24
-"""A column that SELECT never shows. It is skipped; meta: bytes."""
+"""A column that no SELECT shows, which is skipped; meta: its bytes."""
 ASCII_SAFE: Final = 0x10

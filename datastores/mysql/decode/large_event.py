@@ -1,4 +1,4 @@
-"""Events that are too large to be held in memory: a header, and a body that is read once, forward."""
+"""Events that are too large for memory: a header, and a body that is read once, in order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _LENGTH_AT: Final = 9
 
 
 class Body:
-    """The unread rest of an event. ``left``: its size in bytes.
+    """The unread part of an event. ``left``: its size in bytes.
 
     ``read`` returns at most the requested number of bytes, and none at the end. Raises :class:`DecodeError` if the
+    bytes end early.
     bytes end early.
     """
 
@@ -29,7 +30,7 @@ class Body:
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes; none at the end."""
+        """Read up to ``size`` bytes; none at the end."""
         size = min(size, self.left)
         if not size:
             return b""
@@ -43,7 +44,7 @@ class Body:
         return piece
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes, or the rest if it is shorter."""
+        """Read ``size`` bytes, or the rest if it is shorter."""
         size = min(size, self.left)
         piece = self.read(size)
         if len(piece) == size:
@@ -56,7 +57,7 @@ class Body:
         return b"".join(parts)
 
     def back(self, data: bytes) -> None:
-        """Put the bytes that were read last back, to be read again."""
+        """Put back the bytes read last, so that they are read again."""
         self._ahead = data + self._ahead
         self.left += len(data)
 
@@ -68,12 +69,12 @@ class Body:
 
 @dataclass(slots=True)
 class LargeEvent:
-    """``body``: the event after its ``header``, without the checksum."""
+    """``body``: the event between its ``header`` and its checksum."""
 
     header: bytes
     body: Body
 
 
 def with_length(header: bytes, body: int) -> bytes:
-    """The header, for an event with ``body`` bytes after it."""
+    """The header with the length of an event with ``body`` bytes after it."""
     return header[:_LENGTH_AT] + struct.pack("<I", (HEADER + body) & 0xFFFFFFFF) + header[_LENGTH_AT + 4 :]

@@ -1,9 +1,9 @@
-"""Splits a statement into words, names and strings as the server that logged it does.
+"""Splits a statement into words, names and strings like the server that logged it.
 
 The meaning of a character depends on the server (`Dialect`): MariaDB has comments that only MariaDB runs, ``sql_mode``
 determines the meaning of double quotes and backslashes, and in some single-byte character sets the no-break space is
-white space. Checked against both servers by ``tests/integration/test_mysql_statements.py``. A server accepted every
-statement in its log, so errors in statements are not looked for.
+white space. ``tests/integration/test_mysql_statements.py`` compares this with both servers. The server accepted every
+statement in its log, so the lexer does not look for errors.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _NO_BACKSLASH_ESCAPES: Final = 1 << 20
 _NO_ENGINE_SUBSTITUTION: Final = 1 << 30
 
 Name = tuple[str | None, str | None]
-"""Database and table; ``None`` is a name that cannot be read."""
+"""Database and table; ``None``: a name that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the server read a statement.
+    """The facts that determine how the server read a statement.
 
-    ``mariadb``: whether it is MariaDB. ``sql_mode``: the number that the log has with the statement. ``spaces``:
-    characters beyond ASCII that are white space in the client's character set. ``folds``: ``lower_case_table_names`` is
-    not 0, so names are given in lower case.
+    ``mariadb``: whether it is MariaDB. ``sql_mode``: the number in the statement's event. ``spaces``: characters beyond
+    ASCII that are white space in the client's character set. ``folds``: ``lower_case_table_names`` is not 0, so names
+    are returned in lower case.
     """
 
     mariadb: bool = False
@@ -42,14 +42,14 @@ class Dialect:
 
     @property
     def substitutes_engines(self) -> bool:
-        """Whether a table may have the default engine instead of the engine in the statement. MariaDB has BLACKHOLE
-        only as a plugin."""
+        """Whether the table may have the default engine instead of the statement's engine. In MariaDB BLACKHOLE is a
+        plugin."""
         return self.mariadb and not self.sql_mode & _NO_ENGINE_SUBSTITUTION
 
 
 @lru_cache(maxsize=64)
 def _pattern(mariadb: bool, ansi_quotes: bool, backslashes: bool, spaces: str) -> re.Pattern[str]:
-    # The text of a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read, because a comment that
+    # The text in a version comment (/*!50100 ... */, MariaDB also /*M!100100 ... */) is read. A version comment that
     # the server did not run is logged as an ordinary comment.
     version = r"/\*M?!(?:[0-9]{5,6})?" if mariadb else r"/\*!(?:[0-9]{5,6})?"
     escape = r"\\.|" if backslashes else ""
@@ -77,11 +77,11 @@ _MOST_NAMES: Final = 1 << 16
 
 
 class Tokens:
-    """The tokens of a statement, one at a time: ``kind`` is the group's name, '' at the end; ``word`` in capitals
-    unless quoted.
+    """The tokens of a statement, one at a time. ``kind``: the name of the token's group; empty at the end. ``word``: in
+    capitals unless quoted.
 
-    Bytes that are no text in the client's character set are lone surrogates in ``sql``: a name with one in it cannot be
-    read.
+    Bytes that are no text in the client's character set are lone surrogates in ``sql``. A name with such a byte cannot
+    be read.
     """
 
     __slots__ = ("_at", "_match", "dialect", "kind", "sql", "text", "word")
@@ -108,7 +108,7 @@ class Tokens:
         self.kind = self.text = self.word = ""
 
     def skip(self, *words: str) -> bool:
-        """Skip the next words as far as they are ``words``, in this order. Returns whether the first one was there."""
+        """Skip the next words while they are ``words``, in this order. Returns whether the first one matched."""
         found = self.word == words[0]
         for word in words if found else ():
             if self.word == word:
@@ -116,28 +116,27 @@ class Tokens:
         return found
 
     def rest(self) -> str:
-        """The text from the present token on, as it is written."""
+        """The text from the present token on, unchanged."""
         return self.sql[self._at - len(self.text) :]
 
     def name(self) -> str | None:
-        """An identifier, without its quotes; ``None``: there is none, or it cannot be read."""
+        """Read an identifier and return it without quotes; ``None``: there is none, or it cannot be read."""
         text = self.text
-        if self.kind == "quoted" or text[:1] == '"':  # SET STATEMENT sql_mode = ... may have changed what that means
+        if self.kind == "quoted" or text[:1] == '"':  # SET STATEMENT sql_mode = ... may change their meaning
             text = text[1:-1].replace(text[0] * 2, text[0])
         elif self.kind not in ("word", "hex"):
             return None
         self.next()
         if _UNREADABLE.search(text):
             return None
-        text = _BEYOND_BMP.sub("?", text)  # as MySQL stores it; MariaDB refuses the name
+        text = _BEYOND_BMP.sub("?", text)  # MySQL stores such a character as ?, and MariaDB refuses it
         return fold(text) if self.dialect.folds else text
 
     def table(self, database: str) -> Name:
-        """A table's name with its database."""
-        self.skip(".")  # MariaDB: a name without its database may begin with the point
+        """Read a table's name with its database."""
+        self.skip(".")  # in MariaDB a name without a database may begin with a point
         if self.kind in ("", "string", "other") and self.text[:1] != '"':
-            # This is no name, so the grammar is not known. Without a point after it the table is in the default
-            # database.
+            # This is no name, so the grammar is unknown. Without a point after it the table is in the default database.
             return (None if "." in self.rest() else database), None
         name = self.name()
         if self.word != ".":
@@ -146,7 +145,7 @@ class Tokens:
         return name, self.name()
 
     def tables(self, database: str) -> list[Name]:
-        """Names with commas between them. After the first 65,536 a single unreadable name stands for all others."""
+        """Read names separated by commas. After the first 65,536 one unreadable name stands for all others."""
         found = [self.table(database)]
         while self.skip(","):
             if len(found) == _MOST_NAMES:
@@ -156,7 +155,7 @@ class Tokens:
         return found
 
     def value(self) -> bytes:
-        """A string, as text or in hexadecimal digits. Raises :class:`DecodeError`."""
+        """Read a string, as text or in hexadecimal digits. Raises :class:`DecodeError`."""
         text = self.text
         if self.kind == "hex":
             digits = text[2:].strip("'")

@@ -1,4 +1,4 @@
-"""TIME, DATETIME and TIMESTAMP with a fraction as MariaDB stored them before 10.1.2, and stores them with
+"""Decodes TIME, DATETIME and TIMESTAMP with a fraction in MariaDB's format of before 10.1.2, which it still uses with
 ``mysql56_temporal_format=OFF``.
 
 All are numbers with the high byte first, in units of the fraction's last digit (MariaDB's sources,
@@ -8,7 +8,7 @@ All are numbers with the high byte first, in units of the fraction's last digit 
     DATETIME   ((((year * 13 + month) * 32 + day) * 24 + hour) * 60 + minute) * 60 + second
     TIMESTAMP  4 bytes of seconds since 1970, then the fraction in bytes of its own
 
-The log does not contain the number of digits. It has to come from the server.
+The log does not contain the number of digits, so the server is queried for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def old_size(which: int, digits: int) -> int:
-    """Bytes of a value with 1 to 6 ``digits``."""
+    """The bytes of a value with 1 to 6 ``digits``."""
     return _SIZES[which][digits]
 
 

@@ -1,12 +1,12 @@
-"""Compressed events: MySQL's transaction payload, and MariaDB's compressed statements and rows.
+"""Decompresses events: MySQL's transaction payload, and MariaDB's compressed statements and rows.
 
 MySQL (reference of the binlog events, "Transaction_payload_event")::
 
     payload := field* 0 data          field := kind length value        all length-encoded integers
     kinds   := 1 size of data | 2 compression: 0 zstd, 255 none | 3 size when inflated
 
-The data are whole events, headers and all, without checksums. MariaDB ("Query_compressed" and "Rows compressed" events
-of its replication protocol) compresses the end of an event::
+The data are whole events with headers and without checksums. MariaDB ("Query_compressed" and "Rows compressed" events
+of its replication protocol) compresses the last part of an event::
 
     compressed := 0x80 | bytes of size    size (big endian)    zlib stream
 """
@@ -32,7 +32,7 @@ __all__ = ["COMPRESSED", "inflate", "plain_event"]
 
 _TYPE_AT: Final = 4
 _LENGTH_AT: Final = 9
-_FIELDS: Final = 4096  # bytes that a payload's fields take at most
+_FIELDS: Final = 4096  # the most bytes of a payload's fields
 _PIECE: Final = 64 << 10
 
 _END, _SIZE, _COMPRESSION = 0, 1, 2
@@ -53,12 +53,11 @@ COMPRESSED: Final = frozenset(_PLAIN)
 
 
 def inflate(body: Body, limit: int, held: int) -> Iterator[bytes | LargeEvent]:
-    """The events of a transaction payload, one after the other. ``body``: the payload event without header and
-    checksum.
+    """The events of a transaction payload, in order. ``body``: the payload event without header and checksum.
 
-    Events are inflated on demand. In memory are one event of up to ``held`` bytes, or a part of a larger one, and
-    zstd's window, whose size the server chose (2 MiB by default, at most 128 MiB). A larger event must be read before
-    the next one is taken. Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
+    Events are inflated on demand. Memory holds one event of up to ``held`` bytes or a part of a larger one, and zstd's
+    window, whose size the server chose (2 MiB by default, at most 128 MiB). A larger event must be read before the next
+    one is taken. Raises :class:`DecodeError`, also for an event over ``limit`` bytes.
     """
     cursor = Cursor(body.take(_FIELDS), "transaction payload event")
     size = compression = -1
@@ -107,9 +106,10 @@ def _events(source: Callable[[int], bytes], limit: int, held: int) -> Iterator[b
 
 
 def plain_event(header: bytes, body: Body, limit: int) -> LargeEvent:
-    """The uncompressed form of a compressed event of MariaDB. It is inflated while its body is read.
+    """The uncompressed form of a compressed MariaDB event, inflated while its body is read.
 
-    ``body``: the event without header and checksum; ``limit``: bytes of the inflated part. Raises :class:`DecodeError`.
+    ``body``: the event without header and checksum. ``limit``: the most bytes of the inflated part. Raises
+    :class:`DecodeError`.
     """
     plain = _PLAIN.get(header[_TYPE_AT])
     if plain is None:
@@ -155,7 +155,7 @@ class _Inflater:
         self._stream = zlib.decompressobj()
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes. With the last byte the stream's end is checked."""
+        """Read up to ``size`` bytes. With the last byte the stream's end is checked."""
         data = self._inflate(size)
         self._left -= len(data)
         if not data or (not self._left and (self._inflate(1) or not self._stream.eof)):

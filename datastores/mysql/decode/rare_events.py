@@ -1,9 +1,8 @@
-"""Events that come once per file or in unusual transactions, each as a small record.
+"""Parses events that come once per file or in unusual transactions, each into a small record.
 
-``body`` is an event without its 19-byte header and without its checksum; `parse_format_description` alone takes the
-whole event. Formats: MySQL's reference of the binlog events ("Binlog Event") and of its serialization library,
-MariaDB's knowledge base ("Replication Protocol"). Everything here raises :class:`DecodeError` naming the event and the
-field.
+``body`` is an event without its 19-byte header and its checksum; only `parse_format_description` takes the whole event.
+Formats: MySQL's reference of the binlog events ("Binlog Event") and of its serialization library, MariaDB's knowledge
+base ("Replication Protocol"). All functions raise :class:`DecodeError` with the event and the field.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ _IN_USE: Final = 1
 _CHECKSUM_NONE: Final = 0
 _CHECKSUM_CRC32: Final = 1
 
-# Status variables of a query event before the one with the databases: the number of bytes after the code, or of texts
-# with lengths before them.
+# Status variables of a query event before the variable with the databases, by code: the number of bytes after the code,
+# or the number of texts with preceding lengths.
 _STATUS_SIZES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 _STATUS_TEXTS: Final = {5: 1, 6: 1, 11: 2}  # time zone, catalog, and user with host
 _STATUS_SQL_MODE: Final = 1
 _STATUS_CHARSET: Final = 4
 _STATUS_DATABASES: Final = 12
-_MOST_DATABASES: Final = 16  # for more databases, a number that means any
-_LOAD_QUERY: Final = slice(13, 26)  # the file, its place in the statement, the handling of duplicates
+_MOST_DATABASES: Final = 16  # a larger number means any database
+_LOAD_QUERY: Final = slice(13, 26)  # the file's id, its place in the statement, the handling of duplicates
 
 _XID_PART: Final = 64
 
@@ -79,12 +78,12 @@ class Rotate:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement and the database in which it ran. ``error_code``: the error with which it ended, 0 for success.
+    """A statement and its database. ``error_code``: the error with which it ended; 0: success.
 
     Bytes of ``sql`` that are no text in the client's character set are lone surrogates, U+DC00 plus the byte.
     ``sql_mode``: as a number. ``spaces``: characters beyond ASCII that are white space in that character set.
-    ``databases``: the databases of all tables that the statement opened, including its triggers, functions and views;
-    ``None``: the log does not have them (MariaDB), or the server does not know all (a foreign key may reach others).
+    ``databases``: the databases of all tables that the statement opened, also through triggers, functions and views;
+    ``None``: the log lacks them (MariaDB), or the server does not know all (a foreign key may reach others).
     """
 
     database: str
@@ -97,7 +96,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """The name of an XA transaction. Its text is in the form that MySQL writes in statements."""
+    """The name of an XA transaction. ``str`` gives it the form of MySQL's statements."""
 
     gtrid: bytes
     bqual: bytes = b""
@@ -109,7 +108,7 @@ class Xid:
 
 @dataclass(frozen=True, slots=True)
 class XaPrepare:
-    """The XA transaction before this event is prepared, or, with ``one_phase``, committed."""
+    """The XA transaction before this event is prepared; with ``one_phase`` it is committed."""
 
     xid: Xid
     one_phase: bool
@@ -117,7 +116,7 @@ class XaPrepare:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """The server lost events: the log has a gap here."""
+    """The server lost events, so the log has a gap here."""
 
     number: int
     message: str
@@ -127,7 +126,7 @@ class Incident:
 class TaggedGtid:
     """MySQL's GTID event with a tag: ``source`` is ``uuid:tag``.
 
-    ``committed_at_us``: microseconds, the commit time on the server that is read."""
+    ``committed_at_us``: microseconds since 1970, the commit time on the server that is read."""
 
     source: str
     number: int
@@ -145,7 +144,7 @@ class MariaGtid:
 
 
 def parse_format_description(event: bytes) -> FormatDescription:
-    """Read the whole event, header and checksum included. The checksum, if there is one, is verified."""
+    """Parse the whole event with header and checksum. A checksum is verified."""
     cursor = Cursor(event, "format description event", HEADER)
     version = cursor.number(2, "binlog version")
     if version != 4:
@@ -160,7 +159,7 @@ def parse_format_description(event: bytes) -> FormatDescription:
         raise DecodeError(f"format description event: checksum algorithm {algorithm} is unknown")
     stored = cursor.number(CHECKSUM, "checksum")
     closed = bytearray(event[:-CHECKSUM])
-    closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # the flag is set while the file is written to; the checksum is without it
+    closed[_FLAGS_AT] &= ~_IN_USE & 0xFF  # the checksum excludes this flag, which is set while the file is written
     if algorithm == _CHECKSUM_CRC32 and stored != zlib.crc32(closed):
         raise DecodeError("format description event: the checksum does not match")
     return FormatDescription(lengths, algorithm == _CHECKSUM_CRC32)
@@ -176,14 +175,14 @@ def parse_rotate(body: bytes) -> Rotate:
     return Rotate(name, position)
 
 
-# Statements that the servers write themselves, in UTF-8 whatever the client's character set is.
+# Statements that the servers generate, in UTF-8 regardless of the client's character set.
 _GENERATED: Final = re.compile(
     rb"(?:SAVEPOINT|ROLLBACK TO|DELETE FROM) [`\"]"
     rb"|.*/\* (?:generated by server for memory table|generated by server, implicitly|Generated to handle failed)[^*]*\*/\Z",  # noqa: E501
     re.DOTALL,
 )
 _BYTES: Final = "wormhole-bytes"
-"""Name of an error handler: bytes that are no text become lone surrogates."""
+"""Name of an error handler that turns bytes that are no text into lone surrogates."""
 # Single-byte character sets in which the no-break space is white space for the lexers of both servers (tested with each
 # byte of each character set).
 _SPACES: Final = frozenset(
@@ -191,12 +190,12 @@ _SPACES: Final = frozenset(
     | {"armscii8", "dec8", "geostd8", "keybcs2"}
 )
 _NO_BREAK_SPACE: Final = "\xa0"
-# The bytes below 0x80 that are letters in this character set.
+# The bytes below 0x80 that are letters in swe7.
 _OF_SWE7: Final = {ord(character): 0xDC00 + ord(character) for character in "@[\\]^{|}~"}
 
 
 def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
-    """``sql_mode``, the collation of the statement's text (0: not in the event), and the databases."""
+    """``sql_mode``, the collation of the statement's text (0: not in the event), and the databases (see `Query`)."""
     cursor = Cursor(status, "query event: status variables")
     mode = collation = 0
     while cursor.left:
@@ -210,7 +209,7 @@ def _status(status: bytes) -> tuple[int, int, tuple[str, ...] | None]:
             if code == _STATUS_SQL_MODE:
                 mode = value
             elif code == _STATUS_CHARSET:
-                collation = value & 0xFFFF  # the client's; those of connection and server follow
+                collation = value & 0xFFFF  # the client's collation; those of connection and server follow
         elif code not in _STATUS_TEXTS:
             break
     return mode, collation, None
@@ -228,17 +227,17 @@ def _databases(cursor: Cursor) -> tuple[str, ...] | None:
 
 
 def parse_load_query(body: bytes) -> bytes:
-    """The ``LOAD DATA`` of the event after the file's content, as the body of a query event."""
+    """The body of a query event for a ``LOAD DATA``, from the event that follows the file's content."""
     if len(body) < _LOAD_QUERY.stop:
         raise DecodeError("event of a LOAD DATA: it is cut")
     return body[: _LOAD_QUERY.start] + body[_LOAD_QUERY.stop :]
 
 
 def parse_query(body: bytes, *, generated: bool = False) -> Query:
-    """A statement, decoded from the character set of the client that sent it.
+    """Parse a statement, decoded from the character set of the client that sent it.
 
-    ``generated``: the server wrote the statement itself, because it is inside a transaction. It is then UTF-8. Some
-    other statements in UTF-8 are recognized by their text.
+    ``generated``: the server generated the statement, because it is within a transaction. It is then UTF-8. Some other
+    statements in UTF-8 are recognized by their text.
     """
     cursor = Cursor(body, "query event")
     cursor.take(8, "thread and time")
@@ -253,7 +252,7 @@ def parse_query(body: bytes, *, generated: bool = False) -> Query:
 
 
 def _sql(text: bytes, collation: int, *, generated: bool) -> tuple[str, str]:
-    """A statement's text, and the characters beyond ASCII that are white space in it."""
+    """Decode a statement's text. Returns it with the characters beyond ASCII that are white space in it."""
     charset = charset_name_of(collation)
     if charset == "swe7":
         return text.decode("ascii", _BYTES).translate(_OF_SWE7), ""
@@ -297,7 +296,7 @@ def parse_xa_prepare(body: bytes) -> XaPrepare:
 
 
 def parse_incident(body: bytes) -> Incident:
-    """The server's message about what it lost."""
+    """The server's message about lost events."""
     cursor = Cursor(body, "incident event")
     number = cursor.number(2, "number")
     return Incident(number, cursor.text(cursor.number(1, "length of the message"), "message"))
@@ -306,10 +305,10 @@ def parse_incident(body: bytes) -> Incident:
 def parse_gtid_tagged(body: bytes) -> TaggedGtid:
     """A GTID event in the format of MySQL's serialization library::
 
-        message := version size last-needed field*     field := id value     in growing order of ids, unused ones left out
+        message := version size last-needed field*     field := id value     ids ascend; unused fields are left out
 
     ``size``: the size from the version on. ``last-needed``: one more than the last id that a reader must know.
-    """  # noqa: E501
+    """
     cursor = Cursor(body, "tagged GTID event")
     if (version := cursor.varint("version")) != 1:
         raise DecodeError(f"tagged GTID event: version {version} of its format is unknown")

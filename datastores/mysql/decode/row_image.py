@@ -1,12 +1,12 @@
-"""One row image, from the binlog's cells to the wire's values. Hot: compiled where possible.
+"""Reads one row image and encodes the binlog's cells as values of an update. Hot: compiled where possible.
 
-A cell becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``), so that whole
-images can be copied into an update, and a key's cells alone with another tag.
+A cell becomes an entry of an update's repeated field: tag, length, ``Value`` (``wormhole.wire.v1``). So a whole image
+can be copied into an update, and the key's cells can be copied alone with another tag.
 
     image := null bitmap (a bit for each present column, lowest first) cell of each present column that is not NULL
 
-Text that is not valid in its column's charset (a connection with ``character_set_client=binary`` can write such) goes
-as bytes: it could not be a string of the wire, and no byte of it is lost.
+A value that is not valid text in its column's charset (possible with ``character_set_client=binary``) is sent as bytes,
+so that no byte is lost.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Image"]
 
-# Room that is made before each cell: for a number, or a tag, three lengths and a text of bounded size.
+# The room made before each cell: for a number, or for a tag, three lengths and a text of bounded size.
 _ENTRY_ROOM: Final = ROOM + 16
-_TEXT_AT: Final = 11  # bytes of two lengths and a tag at most
+_TEXT_AT: Final = 11  # the most bytes of two lengths and a tag
 
 # Tags of Value's fields.
 _V_BYTES: Final = 0x0A
@@ -78,10 +78,10 @@ _V_NULL: Final = 0x40
 
 _LIMIT: Final = (1 << 31) - 1
 _SLICED: Final = 1 << 16
-"""Bytes up to which a copy on the way does no harm."""
+"""The most bytes for which an intermediate copy costs little."""
 _PATCHED: Final = 1 << 20
-"""Bytes of a document up to which changes are applied to it, or a sixteenth of the limit: it becomes a tree of
-objects."""
+"""The most bytes of a document to which changes are applied, or a sixteenth of the limit. The document becomes a tree
+of objects."""
 
 
 class Image(Entries):
@@ -110,11 +110,11 @@ class Image(Entries):
         before: Image | None,
         source: bytes = b"",
     ) -> int:
-        """Read the image at ``at``, whose entries get ``tag``; returns the place after it.
+        """Read the image at ``at`` into entries with ``tag``. Returns the offset after it.
 
-        ``bits``: which columns are present, ``count`` of them. ``before``: the image before a change, given where this
-        one may hold changes of JSON documents instead of documents (PARTIAL_UPDATE_ROWS), with the ``source`` that it
-        was read from. Raises :class:`DecodeError` naming table, column and type.
+        ``bits``: the present columns, ``count`` in number. ``before``: the image before a change, needed if this image
+        may hold changes of JSON documents (PARTIAL_UPDATE_ROWS); ``source``: the data that it was read from. Raises
+        :class:`DecodeError` with table, column and type.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or len(bits) * 8 < columns.count:
             raise ValueError(f"row image {at}:{end} of {len(data)} bytes is out of range")
@@ -131,7 +131,7 @@ class Image(Entries):
         here = self.present
         self.absent = 0
         self.too_large = False
-        changes = 0  # place of the bits that say which JSON columns hold changes, 0: none does
+        changes = 0  # offset of the bits of the JSON columns that hold changes; 0: none does
         change = 0
         if before is not None:
             if at == end or p[at] > 1:
@@ -271,7 +271,8 @@ class Image(Entries):
     def _string(
         self, used: int, kind: int, meta: int, columns: Columns, c: int, data: bytes, at: int, length: int
     ) -> int:
-        """Write the string of ``length`` bytes at ``at`` from its entry's length on; returns the place after it."""
+        """Write a string's entry from its length on. The string has ``length`` bytes at ``at``. Returns the offset
+        after it."""
         total = length
         if kind == PADDED:
             total = meta >> 8
@@ -308,7 +309,7 @@ class Image(Entries):
         return self._text_at(used, begin, stop)
 
     def _put_kept(self, used: int, tag: int, columns: Columns, c: int, value: bytes) -> int:
-        """An entry from its length on: ``value``, or that it was left out because it takes too much."""
+        """Write an entry from its length on: ``value``, or the mark of a value left out because of its size."""
         if not self.fits(used, columns.keyed, c, len(value)):
             return self.leave_out(used)
         return self.put(used, tag, value, 0, len(value))
@@ -322,7 +323,7 @@ class Image(Entries):
         return stop
 
     def _text(self, used: int, kind: int, meta: int, data: bytes, at: int) -> int:
-        """A temporal value or a decimal; negative: it is none."""
+        """Write a temporal value or a decimal. A negative result means that the bytes are no such value."""
         p = data
         out = self.out
         if kind == DATETIME2:
@@ -355,7 +356,7 @@ class Image(Entries):
         return put_timestamp(out, used, seconds, 0, 0)
 
     def _length(self, columns: Columns, c: int, size: int, data: bytes, at: int, end: int) -> int:
-        """The length in the ``size`` bytes at ``at``, of a value that ends before ``end``."""
+        """Read the length in the ``size`` bytes at ``at``. The value must end before ``end``."""
         if size > end - at:
             raise self._bad(columns, c, "the length is cut")
         p = data
@@ -370,7 +371,8 @@ class Image(Entries):
     def _json(
         self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int, before: Image | None, source: bytes
     ) -> int:
-        """A JSON document; ``before``: the image that holds the document which these bytes are the changes of.
+        """Read a JSON document. ``before``: the image with the document to which the bytes are changes; ``None``: they
+        are a document.
 
         Sets ``used``. Returns the bytes that the cell takes.
         """
@@ -389,10 +391,10 @@ class Image(Entries):
         return meta + length
 
     def _document(self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int) -> int:
-        """Print a document, from its entry's length on; returns the place after it."""
+        """Print a document into an entry, from its length on. Returns the offset after it."""
         self._json_starts[c] = start
         self._json_ends[c] = end
-        # Where its text would begin behind the longest lengths: they are written when its size is known.
+        # The text begins after room for the longest lengths, which are written when its size is known.
         begin = used + _TEXT_AT
         stop = print_json(data, start, end, self.out, begin, self.most - used)
         self.room = len(self.out)
@@ -403,10 +405,11 @@ class Image(Entries):
     def _changed_document(
         self, used: int, columns: Columns, c: int, data: bytes, start: int, end: int, before: Image, source: bytes
     ) -> int:
-        """Print the document that changes make of the one before, likewise."""
+        """Apply changes to the former document, and print the result into an entry, from its length on. Returns the
+        offset after it."""
         size = before.document_size(c)
         if size < 0:
-            # It changed, and to what is not in the log: a value without a kind (update.proto).
+            # The document changed, but the log lacks the result: a value without a kind (update.proto).
             self.out[used] = 0
             return used + 1
         if size + end - start > max(before.limit >> 4, _PATCHED):
@@ -415,7 +418,8 @@ class Image(Entries):
         return self._put_kept(used, _V_TEXT, columns, c, raw)
 
     def _text_at(self, used: int, begin: int, stop: int) -> int:
-        """The entry, from its length on, of the text that was written from ``begin`` on; returns the place after it."""
+        """Complete the entry of the text that was written from ``begin`` to ``stop``. Returns the offset after the
+        entry."""
         length = stop - begin
         out = self.out
         o = out
@@ -429,17 +433,17 @@ class Image(Entries):
         return used + length
 
     def document_size(self, c: int) -> int:
-        """Bytes of the JSON document of column ``c``; -1: the image has none."""
+        """The bytes of the JSON document of column ``c``; -1: the image has none."""
         return self._json_ends[c] - self._json_starts[c] if self._json_starts[c] >= 0 else -1
 
     def document(self, data: bytes, c: int) -> str:
-        """The text of the JSON document of column ``c``, from the ``data`` that the image was read from."""
+        """The text of the JSON document of column ``c``. ``data``: the bytes that the image was read from."""
         start = self._json_starts[c]
         end = self._json_ends[c]
         return json_text(data, start, end) if end > start else "null"
 
     def _compressed(self, used: int, columns: Columns, c: int, data: bytes, at: int, end: int) -> int:
-        """A compressed column of MariaDB. Sets ``used``; returns the bytes that the cell takes."""
+        """Read a compressed MariaDB column. Sets ``used``. Returns the bytes that the cell takes."""
         meta = columns.widths[c]
         length = self._length(columns, c, meta, data, at, end)
         try:
@@ -459,7 +463,7 @@ class Image(Entries):
         return meta + length
 
     def _members(self, columns: Columns, c: int, kind: int, n: int) -> bytes:
-        """The name of an ENUM's member, or those of a SET's."""
+        """The name of an ENUM's member, or the names of a SET's members."""
         members: list[bytes] = columns.layout.members[c]
         if kind == ENUM:
             if n > len(members):

@@ -1,7 +1,7 @@
-"""The rows of an event that is not held in memory, decoded while they are read.
+"""Decodes the rows of an event that is too large for memory while they are read.
 
-Most rows are small and are decoded in stretches of the event. A row larger than a stretch is read cell by cell. Values
-over ``max_update_bytes`` are skipped, and the row's key is kept.
+Most rows are small, and are decoded in parts of the event with many rows. A row larger than such a part is read cell by
+cell. Values over ``max_update_bytes`` are skipped, but the row's key is kept.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def head_of_rows(kind: int, body: Body) -> bytes:
 
 
 class RowStream:
-    """``encoder`` was opened for rows, which are the rest of ``body``."""
+    """Reads the rows, which are the rest of ``body``, into ``encoder``. The caller has called `open_rows`."""
 
     def __init__(self, encoder: Encoder, body: Body) -> None:
         self._encoder = encoder
@@ -57,7 +57,8 @@ class RowStream:
         self._at = 0
 
     def go(self, max_bytes: int) -> bool:
-        """Decode a stretch, or one larger row, up to ``max_bytes`` of encoded updates. Returns whether no row is left.
+        """Decode a part of the event, or one larger row, up to ``max_bytes`` of updates. Returns whether no row is
+        left.
 
         Raises :class:`DecodeError`. The rows before the faulty one are then encoded.
         """
@@ -76,7 +77,7 @@ class RowStream:
             raise self._encoder.at_fault(error) from error
         return not body.left and self._at >= len(self._data)
 
-    # --- a row larger than a stretch ------------------------------------------------------------------------------
+    # --- a row larger than a part ---------------------------------------------------------------------------------
 
     def _row(self) -> None:
         rows = self._rows
@@ -87,7 +88,7 @@ class RowStream:
             rows.image(before, False, left_out, b"")
             held = rows.before_used()
             if rows.partial:
-                held = max(held, len(before))  # the before-image is read again, for changed documents
+                held = max(held, len(before))  # changes of documents need the image before again
             else:
                 before = b""
         if rows.op != _DELETE:
@@ -99,8 +100,8 @@ class RowStream:
         rows.row()
 
     def _image(self, bits: bytes, count: int, limit: int, changes: bool) -> tuple[bytes, bool]:
-        """The next image, and whether values were replaced by NULL because they take more than ``limit`` bytes in
-        all."""
+        """Read the next image. Returns it, and whether values were replaced by NULL because the image exceeds ``limit``
+        bytes."""
         body, columns = self._body, self._rows.columns
         out = io.BytesIO()
         if changes:
@@ -117,7 +118,7 @@ class RowStream:
                 continue
             value += 1
             if value >> 3 >= len(nulls):
-                break  # cut, as the decoder of the image will find
+                break  # the image is cut, which its decoder reports
             if nulls[value >> 3] >> (value & 7) & 1:
                 continue
             width = widths[c]

@@ -1,12 +1,12 @@
-"""Rows events to update bytes. Hot: compiled where possible.
+"""Encodes rows events as updates. Hot: compiled where possible.
 
-Layout, by MySQL's documentation of ``Rows_event``; version 2 has the extra data, MariaDB writes version 1::
+The layout, from MySQL's documentation of ``Rows_event``. Version 2 has the extra data; MariaDB writes version 1::
 
     body   := table_id (6) flags (2) [length of the extra data, itself included (2), extra data] columns (packed)
               present (bitmap, lowest bit first) [present after an update (likewise)] row*
     row    := image, of an update: image before, image after       image: see `datastores.mysql.decode.row_image`
 
-An update of a row is made of its images by `datastores.common.encode.row_updates`.
+From the images, `datastores.common.encode.row_updates` makes the update.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["Rows", "Table"]
 
-# Kinds of rows events, and what an update is on the wire (wormhole.wire.v1.Op).
+# Kinds of rows events, and the operations (wormhole.wire.v1.Op).
 _INSERT: Final = 1
 _UPDATE: Final = 2
 _DELETE: Final = 3
@@ -31,7 +31,7 @@ _DELETE: Final = 3
 _AFTER: Final = 0x1A
 _BEFORE: Final = 0x22
 
-# ROW END of a current row: the last moment of a TIMESTAMP, before and from MariaDB 11.5 on.
+# ROW END of a current row is the last TIMESTAMP: before MariaDB 11.5, and from then on.
 _FOREVER: Final = frozenset({b"2038-01-19 03:14:07.999999", b"2106-02-07 06:28:15.999999"})
 _MAYBE_VERSIONED: Final = (
     "it may have been system-versioned when this was logged, and the server no longer has it as it was. Name "
@@ -42,17 +42,15 @@ _MAYBE_VERSIONED: Final = (
 _HASHED: Final = HASHED
 _LIMIT: Final = (1 << 31) - 1
 _MOST: Final = 1 << 20
-"""Bytes that the rows of an event may come to in one go, beside twice its own: a few bytes of log can become many of
-updates."""
+"""The most bytes of updates that one step makes from an event's rows, besides twice the event's size. A few bytes of
+log can become many bytes of updates."""
 
 
 class Table(RowTable):
-    """A table map that is known: ``body`` are its bytes, ``columns`` is ``None`` when its rows are the caller's
-    business.
+    """A known table map. ``body``: its bytes. ``columns``: ``None`` if the caller handles the rows.
 
-    ``row_end``: position of the column that says until when a row of a system-versioned table was current; -1: it is
-    none. ``maybe``: columns of which one may be that column, where that is unknown; rows that look like a current one
-    are refused.
+    ``row_end``: position of the ROW END column of a system-versioned table; -1: it has none. ``maybe``: the columns
+    that may be ROW END if that is unknown; a row that looks like a current one is then refused.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class Table(RowTable):
 
 
 def _bits(data: bytes, count: int) -> int:
-    """How many of the first ``count`` bits are set."""
+    """The number of bits that are set among the first ``count``."""
     p = data
     n = 0
     for i in range(count):
@@ -86,11 +84,11 @@ def _bits(data: bytes, count: int) -> int:
 
 
 class Rows:
-    """Encodes rows one after the other into ``updates``.
+    """Encodes rows in order into ``updates``.
 
-    An event that is not held whole is opened with its first bytes. Its rows follow in stretches (`stretch`); of a row
-    that no stretch holds, the images come one by one (`image`), and `row` encodes it. ``columns``, ``op``, ``partial``,
-    and of each image the bits and the ``count`` of its columns, are those of the event that was opened last.
+    An event that is not held in memory is opened with its first bytes. Its rows follow in parts (`stretch`). The images
+    of a row larger than a part come one by one (`image`), and `row` encodes the row. ``columns``, ``op``, ``partial``,
+    and the bits and ``count`` of each image's columns are those of the last opened event.
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int, room: int) -> None:
@@ -108,16 +106,16 @@ class Rows:
 
     @property
     def too_large(self) -> int:
-        """How many updates went without their values."""
+        """The number of updates without their values."""
         return int(self._composed.too_large)
 
     def event(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
-        """Encode the rows of the event whose body, after table id and flags, is ``data[at:end]``; returns the place
-        after them.
+        """Encode the rows of an event. ``data[at:end]``: its body after table id and flags. Returns the offset after
+        the rows.
 
-        It comes before ``end`` where the rows take much more room than the event: the others are for `stretch`.
-        ``op``: a value of `wormhole.wire.v1.Op`; ``extra``: the event has version 2; ``partial``: it may hold changes
-        of JSON documents. Raises :class:`DecodeError` naming table and field; then nothing of the event is kept.
+        The offset is before ``end`` if the rows take much more room than the event; `stretch` encodes the others.
+        ``op``: a value of `wormhole.wire.v1.Op`. ``extra``: the event has version 2. ``partial``: it may hold changes
+        of JSON documents. Raises :class:`DecodeError` with table and field, and then keeps nothing of the event.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
@@ -139,11 +137,11 @@ class Rows:
             raise
 
     def stretch(self, data: bytes, at: int, end: int, most: int, last: bool) -> int:
-        """Encode the rows in ``data[at:end]``, up to about ``most`` bytes in all; returns the place before the first
-        that is left.
+        """Encode the rows in ``data[at:end]``, up to about ``most`` bytes of updates. Returns the offset of the first
+        row left.
 
-        ``last``: no bytes follow. Otherwise a row that cannot be decoded may only be cut, so it is left. Raises
-        :class:`DecodeError`; then nothing of the row that it is about is kept.
+        ``last``: no bytes follow. Otherwise a row that cannot be decoded may only be incomplete, and is left. Raises
+        :class:`DecodeError`, and then keeps nothing of the faulty row.
         """
         if at < 0 or end < at or len(data) < end or len(data) > _LIMIT or self._table is None:
             raise ValueError(f"rows {at}:{end} of {len(data)} bytes are out of range")
@@ -165,16 +163,15 @@ class Rows:
         return at
 
     def _undo(self, count: int, too_large: int) -> None:
-        """Forget what was encoded since these were the counts."""
+        """Drop the updates that were encoded after these counts."""
         self.updates.back(count)
         self._composed.too_large = too_large
 
     def image(self, data: bytes, after: bool, left_out: bool, source: bytes) -> None:
-        """Read the one image in ``data`` for `row`.
+        """Read the image in ``data`` for `row`.
 
-        ``left_out``: values of it stand there as NULL, because the row is too large.
-
-        ``source``: what the image before was read from, where this one may hold changes of JSON documents.
+        ``left_out``: some of its values were replaced by NULL, because the row is too large. ``source``: the data of
+        the image before, needed if this image may hold changes of JSON documents.
         """
         columns = self.columns
         image = self._after if after else self._before
@@ -195,17 +192,17 @@ class Rows:
             image.too_large = True
 
     def row(self) -> None:
-        """Encode the row whose images were read."""
+        """Encode the row of the images that were read."""
         self._meant(self._table, self.op)
         self._before.release()
         self._after.release()
 
     def before_used(self) -> int:
-        """Bytes of the image before."""
+        """The bytes of the image before the change."""
         return self._before.used
 
     def open(self, data: bytes, at: int, end: int, table: Table, op: int, extra: bool, partial: bool) -> int:
-        """Read what precedes the rows in ``data[at:end]``; returns the place of the first row. See `event`."""
+        """Read the bytes before the rows in ``data[at:end]``. Returns the offset of the first row. See `event`."""
         p = data
         columns = table.columns
         if columns is None:
@@ -245,7 +242,7 @@ class Rows:
         return at
 
     def _one(self, data: bytes, at: int, end: int) -> int:
-        """Encode the row at ``at`` of the event that is open; returns the place after it."""
+        """Encode the row at ``at`` of the open event. Returns the offset after it."""
         op = self.op
         before = self._before
         after = self._after
@@ -267,7 +264,7 @@ class Rows:
         return at
 
     def _meant(self, table: Table, op: int) -> None:
-        """Encode the row that the images hold, where it means anything for the current rows."""
+        """Encode the row in the images if it concerns the current rows."""
         if table.row_end < 0 and not table.maybe:
             self._composed.change(table, op, op == _UPDATE)
         else:
@@ -276,11 +273,9 @@ class Rows:
                 self._composed.change(table, meant, meant == _UPDATE)
 
     def _current(self, table: Table, op: int) -> int:
-        """What the images mean for the current rows of a system-versioned table; 0: nothing, for they are about
-        history.
+        """The operation on the current rows of a system-versioned table; 0: the images concern only history.
 
-        MariaDB logs a DELETE as an update that ends the row, and beside each update an insert of the row as it was
-        before.
+        MariaDB logs a DELETE as an update that ends the row. With each update it also logs an insert of the former row.
         """
         if table.maybe:
             for c in table.maybe:
@@ -307,7 +302,7 @@ class Rows:
         return self._seems_current(image, True, c)
 
     def _seems_current(self, image: Image, given: bool, c: int) -> bool:
-        """Whether the image is given and its column ``c`` has the value of a ROW END that has not come."""
+        """Whether the image is given, and its column ``c`` holds the ROW END of a current row."""
         return (
             given and bool(image.present[c]) and bytes(image.out[image.starts[c] + 4 : image.starts[c + 1]]) in _FOREVER
         )

@@ -1,7 +1,7 @@
-"""The effect of a logged statement on tables and transactions. No SQL parser: it reads the first words and the names.
+"""Finds the effect of a logged statement on tables and transactions from its first words and the names.
 
-In row format only the ends of transactions, XA, and changes of the schema are logged as text. A statement that changes
-rows (`Kind.DML`) shows that a server or a session logs statements, whose updates cannot be seen in the log.
+In row format only ends of transactions, XA, and changes of the schema are logged as text. A statement that changes rows
+(`Kind.DML`) shows that a server or a session logs statements, whose updates the log does not show.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Kind(enum.Enum):
     COMMIT = enum.auto()
     ROLLBACK = enum.auto()
     SAVEPOINT = enum.auto()
-    """A savepoint is set or released: nothing changes."""
+    """A savepoint is set or released, which changes nothing."""
     ROLLBACK_TO = enum.auto()
-    """The transaction's changes since a savepoint are undone, as far as its tables permit."""
+    """The transaction's changes since a savepoint are undone, as far as the tables' engines permit."""
     XA_START = enum.auto()
     XA_END = enum.auto()
     XA_PREPARE = enum.auto()
@@ -38,21 +38,21 @@ class Kind(enum.Enum):
     TRUNCATE = enum.auto()
     """All rows of the table are removed."""
     DELETE_ALL = enum.auto()
-    """A ``DELETE`` of all rows, by a server that empties a MEMORY table after a restart, or by a session. Its triggers
-    may then change more."""
+    """A ``DELETE`` of all rows, from a server that empties a MEMORY table after a restart, or from a session. A
+    session's triggers may change more."""
     DROP_TABLE = enum.auto()
     """The tables or sequences are dropped, also by ``CREATE OR REPLACE``."""
     DROP_DATABASE = enum.auto()
     """The database is dropped, also by ``CREATE OR REPLACE DATABASE``."""
     RENAME_TABLE = enum.auto()
-    """The tables are renamed, and no table has the old name any more.
+    """The tables are renamed, and no table has their old names any more.
 
     A name that another table gets in the same statement (a swap) is not in ``tables``."""
     TRUNCATE_PARTITION = enum.auto()
     DROP_PARTITION = enum.auto()
     ROWS_REPLACED = enum.auto()
-    """Rows appear or disappear unlogged: a partition is exchanged or converted, a tablespace discarded or imported, or
-    the engine keeps no rows."""
+    """Rows appear or disappear without being logged: a partition is exchanged or converted, a tablespace is discarded
+    or imported, or the engine keeps no rows."""
     OTHER_DDL = enum.auto()
     DML = enum.auto()
     OTHER = enum.auto()
@@ -60,12 +60,12 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``tables``: (database, table) of tables that lose rows; for a dropped database the table is empty.
+    """``tables``: (database, table) of tables that lose rows. For a dropped database the table is empty.
 
-    ``unread``: tables that lose rows and whose names cannot be read; the database is ``None`` if it may be any.
-    ``made``: tables that have this name from now on. ``xid`` and ``one_phase``: the fields of XA; ``xid`` is ``None``
-    if it cannot be read. ``savepoint``: the savepoint that is set, or to which the transaction is rolled back.
-    ``rows_follow``: the transaction continues with rows after this DDL (``CREATE TABLE ... START TRANSACTION``).
+    ``unread``: the same for names that cannot be read; a database of ``None`` may be any. ``made``: tables that get
+    their name with this statement. ``xid`` and ``one_phase``: the fields of XA; an ``xid`` of ``None`` cannot be read.
+    ``savepoint``: the savepoint that is set or rolled back to. ``rows_follow``: the transaction continues with rows
+    after this DDL (``CREATE TABLE ... START TRANSACTION``).
     """
 
     kind: Kind
@@ -80,7 +80,7 @@ class Statement:
 
 _ROWS_FOLLOW: Final = re.compile(r"\bSTART\s+TRANSACTION[\s;]*\Z", re.IGNORECASE)
 
-# The words between ANALYZE and the tables whose statistics it makes. In MariaDB any other statement may follow ANALYZE.
+# The words between ANALYZE and its tables. In MariaDB any other statement may follow ANALYZE.
 _STATISTICS: Final = frozenset({"TABLE", "TABLES", "LOCAL", "NO_WRITE_TO_BINLOG"})
 _DML: Final = frozenset({"INSERT", "UPDATE", "REPLACE", "LOAD", "CALL", "WITH", "DO", "SELECT", "VALUES", "("})
 _XA: Final = {
@@ -91,7 +91,7 @@ _XA: Final = {
     "COMMIT": Kind.XA_COMMIT,
     "ROLLBACK": Kind.XA_ROLLBACK,
 }
-# The first words of alterations. After CHANGE, ADD and the like these words would be names of columns.
+# The first words of alterations. After CHANGE or ADD, these words are names of columns.
 _ALTERATIONS: Final = {
     ("TRUNCATE", "PARTITION"): Kind.TRUNCATE_PARTITION,
     ("DROP", "PARTITION"): Kind.DROP_PARTITION,
@@ -185,7 +185,7 @@ def _has_query(tokens: Tokens) -> bool:
         tokens.next()
         if word in ("SELECT", "TABLE") or (word == "VALUES" and tokens.word in ("(", "ROW")):
             return True
-        if word == ".":  # the next word is a name, whatever it is
+        if word == ".":  # the next word is a name
             tokens.next()
     return False
 
@@ -201,7 +201,7 @@ def _rename(tokens: Tokens, database: str) -> Statement:
         old = tokens.table(database)
         _wait(tokens)
         if not tokens.skip("TO"):
-            # The rest cannot be read, so other tables may get the old names.
+            # The rest is unreadable, so other tables may get the old names.
             return Statement(Kind.RENAME_TABLE, unread=(*gone, old, (None, None)), made=_readable(made))
         new = tokens.table(database)
         if old in made:
@@ -214,7 +214,7 @@ def _rename(tokens: Tokens, database: str) -> Statement:
 
 
 def _wait(tokens: Tokens) -> None:
-    """Skip MariaDB's clause of how long to wait for the table's lock."""
+    """Skip MariaDB's clause with the time limit for the table's lock."""
     if tokens.skip("WAIT"):
         tokens.next()
     else:
@@ -240,7 +240,7 @@ def _alter(tokens: Tokens, database: str) -> Statement:
                 made.append(tokens.table(database))
             elif (first, second) == ("CONVERT", "TABLE"):
                 tokens.next()
-                lost = [tokens.table(database)]  # it becomes a partition; its rows are in the altered table now
+                lost = [tokens.table(database)]  # the table becomes a partition, and its rows move to the altered table
         elif first == "RENAME" and second not in _NOT_OF_THE_TABLE:
             for word in ("TO", "AS", "="):
                 tokens.skip(word)
@@ -253,7 +253,7 @@ def _alter(tokens: Tokens, database: str) -> Statement:
 
 
 def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
-    """The first two words of each item between commas. The second word is then the present token."""
+    """The first two words of each item between commas. The present token is then the second word."""
     while tokens.kind:
         first = tokens.word
         if first != ",":
@@ -264,7 +264,7 @@ def _alterations(tokens: Tokens) -> Iterator[tuple[str, str]]:
 
 
 def _go_to(tokens: Tokens, word: str) -> bool:
-    """Skip to that word, or to a comma or the end before it. Returns whether the word was found.
+    """Skip to ``word``, but not past a comma or the end. Returns whether the word was found.
 
     A found word is skipped too, unless it is a comma."""
     depth = 0
@@ -318,11 +318,11 @@ def _savepoint(kind: Kind, tokens: Tokens) -> Statement:
 
 
 def classify(sql: str, database: str, dialect: Dialect = Dialect()) -> Statement:  # noqa: B008 - it is frozen
-    """The effect of ``sql`` run in ``database``. Never fails: names that cannot be read are in ``unread``."""
+    """The effect of ``sql`` in ``database``. Never fails: names that cannot be read are in ``unread``."""
     tokens = Tokens(sql, dialect)
     first = tokens.word
     tokens.next()
-    if first == "SET" and tokens.word == "STATEMENT":  # MariaDB logs the variables of one statement before it
+    if first == "SET" and tokens.word == "STATEMENT":  # MariaDB's prefix that sets variables for one statement
         while tokens.kind and not tokens.skip("FOR"):
             tokens.next()
         first = tokens.word

@@ -1,4 +1,4 @@
-"""The reasons for which the encoder stops."""
+"""The reasons why the encoder stops."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final
 __all__ = ["END", "ERROR", "EVENT", "LARGE", "MORE", "OK", "ROWS", "TABLE", "TRANSACTION"]
 
 OK: Final = 0
-"""Everything is consumed, or enough is encoded."""
+"""All data is consumed, or enough is encoded."""
 MORE: Final = 1
-"""The data ends inside a packet. ``need``: bytes from the present place with which the encoder could continue (0: not
-known)."""
+"""The data ends within a packet. ``need``: the bytes from the present offset with which the encoder could continue (0:
+unknown)."""
 EVENT: Final = 2
-"""An event that the caller has to process: ``raw``."""
+"""The caller must process the event in ``raw``."""
 TABLE: Final = 3
-"""An unknown table map: ``raw``. The caller continues after `Encoder.add_table`."""
+"""The table map in ``raw`` is unknown. The caller continues after `Encoder.add_table`."""
 TRANSACTION: Final = 4
 """A transaction ended, and ``single`` is set."""
 END: Final = 5
 """The server ended the stream."""
 ERROR: Final = 6
-"""The server sent an error: ``raw``."""
+"""The server sent the error in ``raw``."""
 LARGE: Final = 7
-"""A packet of an event that is too large for memory; see `Encoder.large`."""
+"""The packet begins an event that is too large for memory; see `Encoder.large`."""
 ROWS: Final = 8
-"""Rows of the last event are left. `Encoder.rows` is open for them. If the event is in memory, ``raw`` begins with the
-first of them."""
+"""Rows of the last event are left, and `Encoder.rows` is open for them. If the event is in memory, ``raw`` begins with
+the first of them."""

@@ -1,6 +1,6 @@
-"""Table maps: a table's columns, and the plan by which `datastores.mysql.decode.row_image` decodes its rows.
+"""Parses table maps: a table's columns, and the layout by which `row_image` decodes its rows.
 
-Layout of the body, by MySQL's documentation of ``Table_map_event`` (MariaDB writes the same, with types of its own)::
+The layout of the body, from MySQL's documentation of ``Table_map_event`` (MariaDB adds types of its own)::
 
     body     := table_id (6) flags (2) database (1-byte length, text, 0) table (likewise) columns (packed)
                 types (1 each) metadata (packed length, bytes) nullable (bitmap) optional*
@@ -40,11 +40,11 @@ _LONGLONG, _INT24, _DATE, _TIME, _DATETIME, _YEAR, _NEWDATE = 8, 9, 10, 11, 12, 
 _VARCHAR, _BIT, _TIMESTAMP2, _DATETIME2, _TIME2 = 15, 16, 17, 18, 19
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
 TIMESTAMP2: Final = _TIMESTAMP2
-"""The type of a TIMESTAMP, in table maps."""
+"""The type of a TIMESTAMP in table maps."""
 LONGLONG: Final = _LONGLONG
-"""The type of a BIGINT, in table maps."""
+"""The type of a BIGINT in table maps."""
 OLD_TEMPORAL: Final = {_TIME: old_temporal.TIME, _DATETIME: old_temporal.DATETIME, _TIMESTAMP: old_temporal.TIMESTAMP}
-"""Types of before MySQL 5.6 and MariaDB 10.1.2: MariaDB's may have a fraction, which table maps do not contain."""
+"""Types of before MySQL 5.6 and MariaDB 10.1.2. MariaDB's may have a fraction, which table maps do not contain."""
 _VECTOR, _JSON, _NEWDECIMAL, _ENUM, _SET = 242, 245, 246, 247, 248
 _TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB, _VAR_STRING, _STRING, _GEOMETRY = 249, 250, 251, 252, 253, 254, 255
 
@@ -91,8 +91,8 @@ _ONE_BYTE: Final = frozenset(
 )
 _TWO_BYTES: Final = frozenset({_VARCHAR, _VARCHAR_COMPRESSED, _VAR_STRING, _BIT})
 _TWO_BYTES_HIGH_FIRST: Final = frozenset({_NEWDECIMAL, _ENUM, _SET, _STRING})
-# Both servers write a bit for YEAR and for the DECIMAL of before 5.0, although it means nothing. Without these types
-# here, each later column would get the bit of an earlier column.
+# Both servers write a bit for YEAR and for the DECIMAL of before 5.0, although it has no meaning. Without these types
+# here, every later column would get another column's bit.
 _SIGNED: Final = frozenset({_DECIMAL, _TINY, _SHORT, _INT24, _LONG, _LONGLONG, _YEAR, _FLOAT, _DOUBLE, _NEWDECIMAL})
 _BLOBS: Final = frozenset({_TINY_BLOB, _MEDIUM_BLOB, _LONG_BLOB, _BLOB})
 _CHARACTER: Final = _BLOBS | {_STRING, _VAR_STRING, _VARCHAR, _VECTOR, _BLOB_COMPRESSED, _VARCHAR_COMPRESSED}
@@ -109,9 +109,9 @@ _MOST_COLUMNS: Final = 4096
 class ColumnMap:
     """One column. ``type``: the real type, such as ENUM for a column that is logged as a CHAR.
 
-    ``meta``: for strings the most bytes of a value, for `OLD_TEMPORAL` the digits of the fraction, else as in the
-    event. ``collation``: 0: none. ``members``: the members of an ENUM or SET. ``hidden``: no SELECT shows the column,
-    and no update has it.
+    ``meta``: for strings the most bytes of a value, for `OLD_TEMPORAL` the digits of the fraction, otherwise as in the
+    event. ``collation``: its number; 0: none. ``members``: of an ENUM or SET. ``hidden``: neither a SELECT nor an
+    update has the column.
     """
 
     name: str
@@ -128,8 +128,8 @@ class ColumnMap:
 class TableMap:
     """A table's description in the log. ``key``: positions of the primary key's columns, in the key's order.
 
-    ``has_names``: the log has the columns' names, which requires ``binlog_row_metadata=FULL``. Otherwise the optional
-    metadata has only signedness and charsets.
+    ``has_names``: the log has the columns' names (``binlog_row_metadata=FULL``). Otherwise the optional metadata has
+    only signedness and charsets.
     """
 
     table_id: int
@@ -146,15 +146,15 @@ class TableMap:
 
 
 def type_name(kind: int) -> str:
-    """A column type for messages."""
+    """A column type's name, for messages."""
     return _NAMES.get(kind, f"type {kind}")
 
 
 def parse_table_map(body: bytes, mariadb: bool = False) -> TableMap:
     """Parse a table map event without header and checksum.
 
-    ``mariadb``: whether MariaDB wrote it, for which GEOMETRY is one of the columns with a charset.
-    Raises :class:`DecodeError` naming table and field.
+    ``mariadb``: whether MariaDB wrote it; there a GEOMETRY column has a charset. Raises :class:`DecodeError` with table
+    and field.
     """
     cursor = Cursor(body, "TABLE_MAP event")
     table_id = cursor.number(6, "table id")
@@ -243,8 +243,8 @@ class _Optional:
         self.members: dict[int, list[bytes]] = {}
 
     def read(self, field: int, part: Cursor) -> None:
-        """Read one entry. Unknown entries are skipped, and so are unneeded ones: geometry types (7), visibility (12),
-        vector dimensions (13)."""
+        """Read one entry. Unknown entries are skipped, and so are geometry types (7), visibility (12) and vector
+        dimensions (13), which are not needed."""
         match field:
             case 1:
                 self.unsigned = self._signedness(part)
@@ -270,7 +270,7 @@ class _Optional:
                 self._column_charset(part, self._those(_MEMBERS))
             case _:
                 return
-        if part.left:  # the server has values for other columns than these, so all values would be assigned wrongly
+        if part.left:  # values for other columns than these, so every value would be assigned wrongly
             raise DecodeError(f"{part.what}: {part.left} bytes of optional metadata of type {field} are left over")
 
     def _those(self, types: AbstractSet[int]) -> list[int]:
@@ -345,9 +345,7 @@ _FRACTION: Final = {_TIMESTAMP2: kinds.TIMESTAMP2, _DATETIME2: kinds.DATETIME2, 
 
 
 def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
-    """Kind, meta and codec of a column; `kinds.UNKNOWN`: it cannot be decoded, for example its metadata is out
-    of range.
-    """
+    """Kind, meta and codec of a column; `kinds.UNKNOWN`: it cannot be decoded, for example because of its metadata."""
     kind, meta = column.type, column.meta
     if column.hidden:
         return kinds.HIDDEN, _INTEGER_SIZE[kind], None
@@ -382,10 +380,10 @@ def _plan(column: ColumnMap) -> tuple[int, int, str | None]:
 
 
 class Layout:
-    """The plan for a table's rows, by column: ``kinds`` and ``metas`` (see `datastores.mysql.decode.kinds`),
+    """How a table's rows are decoded, by column: ``kinds`` and ``metas`` (see `datastores.mysql.decode.kinds`),
     ``codecs`` (empty: none), ``members`` (UTF-8), ``names`` and ``types``.
 
-    ``key`` as in `TableMap`; ``table`` is ``database.table``.
+    ``key``: see `TableMap`. ``table``: ``database.table``.
     """
 
     def __init__(self, table_map: TableMap) -> None:
@@ -414,7 +412,7 @@ _SCHEMA_TYPE: Final = {
 
 
 def schema_of(table_map: TableMap) -> Schema:
-    """Names and types as subscribers see them: the key's columns, and all columns in the table's order."""
+    """The schema for subscribers: the key's columns, and all columns in the table's order."""
     columns: dict[int, Column] = {}
     for i, column in enumerate(table_map.columns):
         kind, meta, codec = _plan(column)

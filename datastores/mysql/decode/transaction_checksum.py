@@ -1,4 +1,4 @@
-"""The checksum by which a transaction is known again: CRC-32 over header and checksum of each of its events.
+"""The checksum that identifies a transaction: CRC-32 over header and checksum of each of its events.
 
 Hot: compiled where possible."""
 
@@ -15,11 +15,11 @@ __all__ = ["TransactionChecksum"]
 _HEADER: Final = events.HEADER
 _CHECKSUM: Final = events.CHECKSUM
 _ROOM: Final = 4096
-"""Bytes that are collected before the checksum is brought up to date: one call for a whole small transaction."""
+"""The bytes collected before the checksum is updated: one update for a whole small transaction."""
 
 
 class TransactionChecksum:
-    """Runs over the events of one transaction after the other."""
+    """Computes the checksum of one transaction after the other."""
 
     def __init__(self) -> None:
         self._bytes = bytearray(_ROOM + _HEADER + _CHECKSUM)
@@ -28,10 +28,10 @@ class TransactionChecksum:
         self._checksum = 0
 
     def note(self, data: bytes, start: int, end: int, checked: bool, inside: bool) -> None:
-        """The event in ``data[start:end]`` was read; ``checked``: it ends with its checksum; ``inside``: it belongs
-        to the open transaction.
+        """Add the event in ``data[start:end]``. ``checked``: it ends with its checksum. ``inside``: it belongs to the
+        open transaction.
 
-        The caller has checked that the header is there.
+        The caller has checked that the header is complete.
         """
         p = data
         b = self._bytes
@@ -52,12 +52,12 @@ class TransactionChecksum:
             self._used = used
 
     def begin(self) -> None:
-        """The last event that was noted, which was inside of none, begins a transaction."""
+        """Begin a transaction with the last event, which belongs to no other one."""
         self._used = self._noted
         self._checksum = 0
 
     def end(self) -> int:
-        """The transaction ended: its checksum."""
+        """End the transaction. Returns its checksum."""
         b = self._bytes
         checksum = crc32(b[: self._used], self._checksum)
         self._used = 0

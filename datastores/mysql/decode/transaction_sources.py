@@ -1,4 +1,4 @@
-"""Who committed: the left halves of transaction ids, by ordinal. Hot: compiled where possible."""
+"""The prefixes of transaction ids, which name the committing server, by ordinal. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Sources"]
 
 
 class Sources:
-    """``names`` by ordinal, in the order in which they were met."""
+    """``names`` by ordinal, in the order in which they were added."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self._ordinals: dict[object, int] = {}
 
     def add(self, name: str) -> int:
-        """The ordinal of ``name``, a new one if need be."""
+        """The ordinal of ``name``, which is added if it is new."""
         ordinal = self._ordinals.get(name)
         if ordinal is None:
             ordinal = len(self.names)
@@ -24,7 +24,7 @@ class Sources:
         return ordinal
 
     def of_uuid(self, uuid: bytes) -> int:
-        """The ordinal of a MySQL server."""
+        """The ordinal of the MySQL server with this uuid."""
         ordinal = self._ordinals.get(uuid)
         if ordinal is None:
             ordinal = self.add(source_text(uuid))
@@ -32,7 +32,7 @@ class Sources:
         return ordinal
 
     def of_domain(self, domain: int, server_id: int) -> int:
-        """The ordinal of what a MariaDB server commits in a domain."""
+        """The ordinal of a MariaDB server in a domain."""
         key = domain << 32 | server_id
         ordinal = self._ordinals.get(key)
         if ordinal is None:

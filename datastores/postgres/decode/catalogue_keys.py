@@ -5,9 +5,9 @@ table's order, and does not show that a primary key changed. So the catalogue's 
 the transaction was written. This requires both:
 
 - The key's constraint was created with the table, or before the transaction. The constraint that an earlier message of
-the same reader led to also counts, even if it was recreated for a new column type, which the message shows. - Each
-column of the key is found in the message: by its name if the catalogue's row of the column is old enough, or by its
-position if no column before it may have been added or dropped.
+  the same reader led to also counts, even if it was recreated for a new column type, which the message shows.
+- Each column of the key is found in the message: by its name if the catalogue's row of the column is old enough, or by
+  its position if no column before it may have been added or dropped.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
 A record of the WAL is one write batch, which group commit may have joined from several. It becomes one transaction::
 
-batch := sequence (8) count (4) entry* entry := kind (1) [column family, varint32] operand*     the tables below list
-kinds and operands
+    batch := sequence (8) count (4) entry*
+    entry := kind (1) [column family, varint32] operand*     the tables below list kinds and operands
 
 ``count`` is the number of entries with a sequence number: all but log data, no-ops and the markers of two-phase commit.
 Each step of two-phase commit has a record of its own, or shares a record with other entries::
 
-prepare  := BEGIN_PREPARE entry* END_PREPARE(xid)      has no sequence numbers; its commit applies it commit   := entry*
-(COMMIT(xid) | COMMIT_AT(timestamp, xid)) rollback := ROLLBACK(xid)
+    prepare  := BEGIN_PREPARE entry* END_PREPARE(xid)      has no sequence numbers; its commit applies it
+    commit   := entry* (COMMIT(xid) | COMMIT_AT(timestamp, xid))
+    rollback := ROLLBACK(xid)
 
 The encoder encodes only plain records. It returns a status for any other record and keeps no part of it. The caller can
 do I/O: it finds the name of a column family, or reads the prepared entries.

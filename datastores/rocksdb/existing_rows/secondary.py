@@ -4,7 +4,7 @@ The binding holds Python's lock while it opens a database or catches up with the
 flow would wait during that time. As a program, this module answers requests on its standard input, and ends when the
 input is closed. :mod:`datastores.rocksdb.existing_rows.source` sends the requests::
 
-python -m datastores.rocksdb.existing_rows.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
+    python -m datastores.rocksdb.existing_rows.secondary DATABASE FOLDER KEPT MAX_UPDATE_BYTES
 
 ``KEPT`` is the folder of the WAL files that the log's source keeps. The binding writes a file into the directory that
 it opens. So it opens ``FOLDER/view``, which holds links to the database's CURRENT, MANIFEST and OPTIONS. It reads
