@@ -84,9 +84,13 @@ class Epoch:
         self._over.set()
         return True
 
-    def acknowledged(self, marker: Datamarker) -> None:
-        """Everything before ``marker`` was processed."""
-        self.marker = self.acked = marker
+    def acknowledged(self, marker: Datamarker, *, sent: bool = True) -> None:
+        """Everything before ``marker`` was processed. ``sent``: whether the publisher gets the ack, because the stream
+        has not ended meanwhile.
+        """
+        self.marker = marker
+        if sent:
+            self.acked = marker
 
     def rest(self) -> None:
         """Nothing is left to do until something arrives."""

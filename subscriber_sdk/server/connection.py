@@ -248,8 +248,8 @@ class _Port:
             at_once = self._session.progress(self._flow, number)
             (self._connection._output if at_once else self._connection._soon)()
 
-    def ack(self, marker: Datamarker) -> None:
-        self._answer(self._session.ack, marker)
+    def ack(self, marker: Datamarker) -> bool:
+        return self._answer(self._session.ack, marker)
 
     def release(self, marker: Datamarker | None) -> None:
         self._answer(self._session.release, marker)
@@ -270,7 +270,10 @@ class _Port:
         if self._session.has(self._flow, self._epoch):
             self._connection.refuse(error)
 
-    def _answer(self, answer: Callable[..., None], *what: Any) -> None:
-        if self._session.has(self._flow, self._epoch):
-            answer(self._flow, *what)
-            self._connection._output()
+    def _answer(self, answer: Callable[..., None], *what: Any) -> bool:
+        """Returns whether the answer was taken to be sent."""
+        if not self._session.has(self._flow, self._epoch):
+            return False
+        answer(self._flow, *what)
+        self._connection._output()
+        return True

@@ -81,8 +81,8 @@ class FlowPort(Protocol):
         """Callbacks up to this batch returned; ``None``: only the counts changed."""
         ...
 
-    def ack(self, marker: Datamarker) -> None:
-        """Everything before the marker was processed."""
+    def ack(self, marker: Datamarker) -> bool:
+        """Everything before the marker was processed. Returns false if the stream or the epoch is over."""
         ...
 
     def release(self, marker: Datamarker | None) -> None:

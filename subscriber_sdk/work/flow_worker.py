@@ -422,13 +422,12 @@ class FlowWorker:
     def _acknowledge(self, item: MarkerItem) -> None:
         if self._verifying is not None:
             self._verifying.acknowledged()
-        self.epoch.acknowledged(item.marker)
         self._log.acknowledge(item)
         if self._schemas is not None:
             self._schemas.acknowledged()
         self._retry.reset()
         self._counts.acknowledged()
-        self._port.ack(item.marker)
+        self.epoch.acknowledged(item.marker, sent=self._port.ack(item.marker))
 
     async def _loss(self, item: LossItem) -> None:
         if item.decided:

@@ -42,7 +42,9 @@ class Port:
 
     peer = SimpleNamespace(dataset="", log="")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_over: bool = False) -> None:
+        self.is_over = is_over
+        self.last: object = None
         self.counts = Counts()
         self.told: list[CountsReport] = []
         self.lives: list[int] = []
@@ -53,11 +55,12 @@ class Port:
         self.counts = counts
         self.lives.append(counts.life)
 
-    def ack(self, marker: object) -> None:
+    def ack(self, marker: object) -> bool:
         self.told.append(self.counts.report())
+        return not self.is_over
 
     def release(self, marker: object) -> None:
-        self.released = self.counts.report()
+        self.released, self.last = self.counts.report(), marker
 
     def progress(self, number: int | None) -> None:
         self.progressed.append(self.counts.report())
@@ -104,9 +107,11 @@ def new_worker(subscriber: Subscriber, port: Port, counts: Counts, *skip: str, c
     )
 
 
-async def told_by(subscriber: Subscriber, counts: Counts, *skip: str, concurrency: int = 1) -> Port:
+async def told_by(
+    subscriber: Subscriber, counts: Counts, *skip: str, concurrency: int = 1, is_over: bool = False
+) -> Port:
     """One epoch with one batch of six updates and a datamarker, then given back."""
-    port = Port()
+    port = Port(is_over=is_over)
     worker = new_worker(subscriber, port, counts, *skip, concurrency=concurrency)
     task = worker.start()
     worker.feed(BatchItem(1, False, body_of(CHANGES, number=7)))
@@ -136,6 +141,12 @@ async def test_what_was_called_is_reported_and_the_life_goes_on(kind: type[Subsc
     assert port.lives == [life] == [port.told[0].life]
     assert port.released == port.told[0]
     assert (counts.life, rolled_back(port.told[0])) == (life, 0)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_datamarker_whose_ack_is_not_sent_is_not_the_last_one(is_over: bool) -> None:
+    port = await told_by(Heard(), Counts(), is_over=is_over)
+    assert port.last == (None if is_over else marker_at(7))
 
 
 async def test_callbacks_that_run_again_after_a_failure_are_counted_again() -> None:
