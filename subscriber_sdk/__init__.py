@@ -11,15 +11,15 @@ The path of one update through this package::
               parking         stores an update in place of its callback
               backfill_calls  reports the ends of ranges and tables of existing rows
     verify    verifying       compares rows in place of their delivery     (comparing, findings: pure; source_keys)
-    calls     handlers        which callbacks the application overrides, on the loop or in a thread
-              callbacks       runs them within their time limit     (epoch: what they share; watchdog, meter)
-              gate, retry     pure: whether one is called, and called again     (failure_report: what the log shows)
-    options                   what the application sets, and which publishers that admits
+    calls     handlers        which callbacks the application overrides, and which of them run in a thread
+              callbacks       runs callbacks within their time limit     (epoch: their shared state; watchdog, meter)
+              gate, retry     pure: whether a callback is called, and called again     (failure_report: its log lines)
+    options                   the settings of a subscriber, and the check of publishers that want to push to it
 
-The other modules are what applications use: ``subscriber``, ``router``, ``models``, ``arrow`` and ``backfill``, which
-has the ends of ranges and tables. ``runner`` joins the folders, ``running`` is a running subscriber, ``metrics`` has
-its figures, ``iteration`` yields updates to a loop, and ``testing`` drives flows without a network. Of this project's
-packages it imports only ``wormhole``.
+Applications use the modules ``subscriber``, ``router``, ``models``, ``arrow`` and ``backfill``. ``runner`` starts a
+subscriber from the parts above, ``running`` represents it, and ``metrics`` lists its metrics. ``iteration`` yields
+updates to a loop. ``testing`` drives flows without a network. The only other package of this project that
+``subscriber_sdk`` imports is ``wormhole``.
 """
 
 from importlib import import_module

@@ -31,8 +31,8 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["BatchInfo", "RecordBatches"]
 
 _MOST_BYTES: Final = 1 << 30  # updates in one record batch take at most this: Arrow counts a column's bytes in 31 bits
-_LEAST_ROWS: Final = 64  # tried after a batch that ended at a value of another type
-_SCHEMAS: Final = 64  # remembered
+_LEAST_ROWS: Final = 64  # the next record batch may have so many rows after one that ended at a value of another type
+_SCHEMAS: Final = 64  # schemas that are cached
 
 # A decimal has no scale in the log, so it is text, exact to the last digit.
 _TYPES: Final[Mapping[int, pa.DataType]] = {
@@ -47,7 +47,7 @@ _TYPES: Final[Mapping[int, pa.DataType]] = {
 }
 _OPS: Final = ("", *(Op[update_pb2.Op.Name(number)].value for number in range(1, len(Op) + 1)))
 _KNOWN: Final = bytes(range(1, len(_OPS)))
-# Translation tables: the number of a mark becomes 1 if it is this mark, else 0.
+# Translation tables for bytes that are numbers of marks: the number of the named mark becomes 1, every other one 0.
 _IS_ENTERED, _IS_LEFT = (
     bytes(number == mark for number in range(256)) for mark in (int(update_pb2.ENTERED), int(update_pb2.LEFT))
 )
@@ -60,8 +60,8 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 class BatchInfo:
     """The properties that all rows of a record batch share.
 
-    ``key``: the names of the columns that are the table's key, in its order; empty for a table without one. The others
-    are as in :class:`~subscriber_sdk.Update`.
+    ``key``: the names of the key's columns, in the key's order; empty for a table without a key. The other fields are
+    as in :class:`~subscriber_sdk.Update`.
     """
 
     table: str
@@ -124,7 +124,7 @@ class _Places:
         self.unknown_times = 0 in self.times
         self.sources = [source.encode() for source in body.sources]
         number = len(str(max(self.numbers, default=0)))
-        self.longest = max(map(len, self.sources), default=0) + 1 + number  # the longest id of a transaction
+        self.longest = max(map(len, self.sources), default=0) + 1 + number  # bytes of the longest transaction id
         self.reads = frozenset(i for i, source in enumerate(body.sources) if is_read_source(source))
         if isinstance(body.updates, Slices):
             self.data, self.spans = body.updates.data, body.updates.spans
@@ -189,22 +189,22 @@ class _Places:
 
 
 class RecordBatches:
-    """Makes record batches of the updates of one flow. ``before``: whether they have the row before each change,
-    too."""
+    """Makes record batches of the updates of one flow. ``before``: whether a batch also has the row before each
+    change."""
 
     def __init__(self, before: bool = False) -> None:
         self._before = before
         self._layouts: dict[int, Layout] = {}
         self._schemas: dict[tuple[object, ...], pa.Schema] = {}
         self._places: _Places | None = None
-        self._most = 0  # the most rows, after a value of another type; 0: no limit
+        self._most = 0  # the most rows of the next batch, limited after a value of another type; 0: no limit
 
     def take(self, updates: Sequence[Update], begin: int) -> tuple[int, pa.RecordBatch]:
-        """The number of updates in a record batch, and the batch of ``updates`` from ``begin`` on.
+        """Make a record batch of ``updates`` from the index ``begin`` on. Returns its number of updates, and the batch.
 
-        It ends before the next table or schema, or before a value of another type than its column. Raises what reading
-        the properties of such an update raises: :class:`~wormhole.model.errors.DecodeError`,
-        :class:`~wormhole.model.errors.ProtocolError`.
+        The batch ends before the next table or schema, or before a value of another type than its column. Raises
+        :class:`~wormhole.model.errors.DecodeError` or :class:`~wormhole.model.errors.ProtocolError` for an update that
+        cannot be read.
         """
         count, first = stretch(updates, begin)
         batch = updates[begin].batch
@@ -218,7 +218,7 @@ class RecordBatches:
         try:
             taken, made = self._made(places, first, count)
         except WormholeError:
-            # The error that the update's own properties raise names the update.
+            # An error from the properties of an update names the update.
             for update in updates[begin : begin + count]:
                 _ = update.op, update.key, update.after, update.before
             raise
@@ -239,8 +239,8 @@ class RecordBatches:
         own, keys = len(layout.names), len(layout.key)
         columns = own + 3 * keys
         spans = places.spans
-        # An upper bound that is not much too large, because excess memory would be returned to the system at each
-        # batch. The row before the change may be written twice.
+        # A close upper bound for the bytes of the batch: unused memory would be allocated and freed at each batch. The
+        # factor 2 is for the row before the change.
         most = (spans[2 * (first + count) - 1] - spans[2 * first]) * (2 if self._before else 1)
         most += count * (width_of(kinds) + places.longest + PLACE_BYTES + 50) + 40 * len(kinds) + 600
         message = Message(count, pairs(kinds), most)

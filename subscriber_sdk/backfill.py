@@ -1,4 +1,4 @@
-"""What a backfill reports in addition to its rows: the end of a range of keys, and the end of a table. Pure."""
+"""The reports of a backfill (a read of existing rows) that a range of keys, or a table, was read to its end. Pure."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ _KINDS: Final = {
     "bool": ("bool",),
     "decimal": ("decimal", "text"),
 }
-"""The kinds of value that a key column has, by its type."""
+"""By the type of a key column, the kinds of value that the column may have."""
 _PORTABLE: Final = frozenset({"bytes", "int", "uint"})
 
 
 @dataclass(slots=True, frozen=True)
 class KeyRange:
-    """Keys of a table. The shard has received every existing row with one of them.
+    """A range of keys of a table. Every existing row with a key in the range was delivered to the shard.
 
     If the application holds a row of the shard with a key in the range, and did not receive it in this ``generation``,
     the row no longer exists. ``key in range`` is false for keys that the range does not decide about (``except_keys``).
 
-    ``columns``: names of the key's columns. ``after`` (exclusive; ``None``: from the table's first key on) and
-    ``until`` (inclusive; ``None``: to its last key) have values of integers or bytes, in whose order Python and the
-    database agree. ``keys``: if not empty, the range is these single keys, of any type, in place of the other two.
-    ``except_keys``: keys that changes touched while the rows were read (the application received these changes), and
-    keys whose updates are parked. ``rows``: the number of READ updates that the flow was sent for the range.
+    ``columns``: names of the key's columns. ``after``: the exclusive lower bound; ``None``: the range begins with the
+    table's first key. ``until``: the inclusive upper bound; ``None``: the range ends with the table's last key. Bounds
+    are integers or bytes, which Python and the database sort alike. ``keys``: if not empty, the range is these single
+    keys, of any type, and has no bounds. ``except_keys``: keys that changes touched while the rows were read (the
+    application received these changes), and keys whose updates are parked. ``rows``: the number of READ updates that
+    the publisher sent for the range.
     """
 
     table: str
@@ -57,7 +58,7 @@ class KeyRange:
     rows: int = 0
 
     def __contains__(self, key: object) -> bool:
-        """Whether a row with this key, a tuple as ``Update.key``, exists only if it was received."""
+        """Whether the range decides about a key (a tuple as ``Update.key``): its row exists only if it was received."""
         if not isinstance(key, tuple) or len(key) != len(self.columns):
             raise TypeError(f"{key!r} is no key of {self.table}: a tuple of {', '.join(self.columns)} is expected")
         if key in self.except_keys:
@@ -73,8 +74,8 @@ class ScanEnd:
 
     If the application holds a row of the table in this shard, and did not receive it in this generation or a later one
     (``Update.generation``), as a READ update or as a change, the row no longer exists. Exceptions are ``except_keys``,
-    the keys whose updates are parked. ``rows``: the number of READ updates of the table that the flow was sent in the
-    generation.
+    the keys whose updates are parked. ``rows``: the number of READ updates of the table that the publisher sent in
+    the generation.
     """
 
     table: str
@@ -86,8 +87,8 @@ class ScanEnd:
 
 
 def check_chunk_end(frame: push_pb2.ChunkEnd, schema: Schema) -> None:
-    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is not a range of
-    the schema's table.
+    """Check that a frame is a range of the schema's table. Raises :class:`~wormhole.model.errors.ProtocolError`, which
+    names the wrong field.
     """
     if (size := frame.ByteSize()) > MOST_FRAME_BYTES:
         raise ProtocolError(f"chunk_end: {size} bytes; at most {MOST_FRAME_BYTES} are taken")
@@ -114,8 +115,8 @@ def check_chunk_end(frame: push_pb2.ChunkEnd, schema: Schema) -> None:
 
 
 def check_scan_end(frame: push_pb2.ScanEnd, generation: int) -> None:
-    """Raise :class:`~wormhole.model.errors.ProtocolError`, which names the field, for a frame that is not of the
-    flow's ``generation``.
+    """Check that a frame is from the flow's ``generation``. Raises :class:`~wormhole.model.errors.ProtocolError`, which
+    names the wrong field.
     """
     if not check_name(frame.table, "scan_end.table"):
         raise ProtocolError("scan_end.table: empty")
@@ -126,8 +127,8 @@ def check_scan_end(frame: push_pb2.ScanEnd, generation: int) -> None:
 def key_range(
     frame: push_pb2.ChunkEnd, schema: Schema, *, shard: str, epoch: int, generation: int, parked: Iterable[Key]
 ) -> KeyRange | None:
-    """The range of a checked frame. ``None`` if nothing can be concluded from it, because the backfill has a filter of
-    its own, or because only the database knows the order of the keys.
+    """The range of a checked frame. ``None`` if nothing can be concluded from the frame: the backfill has a filter of
+    its own, or only the database knows the order of the keys.
 
     ``parked``: keys of the table whose updates are parked.
     """

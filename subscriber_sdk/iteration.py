@@ -1,4 +1,4 @@
-"""Updates, or whole transactions, for a loop. Each step of the loop acknowledges the item before it."""
+"""Yields updates, or whole transactions, to an application's loop. Each step acknowledges the item before it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["WaitingTransactions", "transactions", "updates"]
 log = logging.getLogger("subscriber_sdk")
 
 _T = TypeVar("_T")
-_UPDATE_BYTES: Final = 200  # an update in a list takes this beside its row: thousands of tiny ones count as well
+_UPDATE_BYTES: Final = 200  # memory of an update in addition to its row, so that tiny updates are bounded as well
 
 
 async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[Update, None]:
@@ -37,8 +37,8 @@ async def updates(*, application: str, **options: Unpack[SubscriberOptions]) -> 
 
 
 async def transactions(*, application: str, **options: Unpack[SubscriberOptions]) -> AsyncGenerator[list[Update], None]:
-    """Iterate over transactions: each item is the updates of one commit and one shard, in order. Otherwise as
-    :func:`updates`.
+    """Iterate over transactions: each item is the updates of one commit and one shard, in order. In all other respects
+    this is like :func:`updates`.
 
     A transaction of more than ``credit`` bytes comes in several lists. The last update of the last list has
     :attr:`~Update.ends_transaction`. ``buffer`` bounds the updates that all shards gather at a time. ``concurrency``
@@ -57,12 +57,12 @@ class _HandOver(Subscriber, Generic[_T]):
     """Hands items to one loop."""
 
     def __init__(self) -> None:
-        # Bounded by the number of flows: each waits until the loop has taken its item and the next one.
+        # The queue has at most one item of each flow: a flow waits until its item is processed.
         self._ready: asyncio.Queue[tuple[_T, asyncio.Future[None]]] = asyncio.Queue()
         self._left = False
 
     async def hand_over(self, item: _T) -> None:
-        """Returns when the item is processed. Raises :class:`LoopLeft` if it will not be."""
+        """Hand an item to the loop, and wait until it is processed. Raises :class:`LoopLeft` if the loop was left."""
         if self._left:
             raise LoopLeft
         processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,13 +70,13 @@ class _HandOver(Subscriber, Generic[_T]):
         await processed
 
     async def items(self) -> AsyncGenerator[_T, None]:
-        """The items that were handed over. A request for the next item means that the one before it is processed."""
+        """Yield the items that were handed over. When the loop asks for an item, the item before it is processed."""
         processed: asyncio.Future[None] | None = None
         try:
             while True:
                 item, processed = await self._ready.get()
                 if processed.done():
-                    continue  # its flow, or its time, ended while it waited here
+                    continue  # its flow ended, or its time limit was exceeded, while it waited in the queue
                 yield item
                 if not processed.done():
                     processed.set_result(None)
@@ -124,7 +124,7 @@ class WaitingTransactions(_HandOver[list[Update]]):
         shard, transaction = update.shard, update.id.rpartition(":")[0]
         gathered = self._gathered.get(shard)
         if gathered is not None and gathered.transaction != transaction:
-            await self._complete(shard)  # its last update was skipped or parked
+            await self._complete(shard)  # the last update of the gathered transaction was skipped or parked
             gathered = None
         if gathered is None:
             gathered = self._gathered[shard] = _Gathered(transaction)

@@ -1,7 +1,7 @@
-"""A subscriber's metrics, from the list that publishers share (:mod:`wormhole.metrics`).
+"""The metrics of a subscriber. :mod:`wormhole.metrics` lists the metrics of all programs.
 
-This module needs no metrics library; docs/metrics.md shows its use with prometheus-client. It may be called from any
-thread.
+:func:`samples` needs no metrics library, and may be called from any thread. docs/metrics.md shows its use with
+prometheus-client.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def decode(
 def _adapter(model: Any) -> TypeAdapter[Any]:
     try:
         adapter = TypeAdapter(model)
-        adapter.rebuild()  # nothing, unless a name in an annotation was not defined when the class was made
+        adapter.rebuild()  # resolves names in annotations that were not defined when the class was made
         return adapter
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise UsageError(
@@ -119,7 +119,7 @@ def _decoder(value_format: str) -> JsonDecoder | MsgpackDecoder:
 
 
 def _explained(error: ValidationError, word: str) -> tuple[str, str]:
-    """The columns that do not fit, without their values, and the next step."""
+    """Two texts: the columns that do not fit, without their values, and the next step."""
     hint = _AGAIN
     reasons: dict[str, str] = {}
     for one in error.errors(include_url=False, include_context=False):

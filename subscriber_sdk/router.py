@@ -1,4 +1,4 @@
-"""Functions as handlers, chosen by the table of an update, for applications without a class."""
+"""Chooses a handler function for each update by its table, for applications that do not subclass ``Subscriber``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger("subscriber_sdk")
 
 _Handler = Callable[[Update], Awaitable[None] | None]
 _H = TypeVar("_H", bound=_Handler)
-_REMEMBERED: Final = 4096  # tables whose handler was looked up
-_NAMED: Final = 1000  # tables in `unhandled`
+_REMEMBERED: Final = 4096  # the most tables whose handler is cached
+_NAMED: Final = 1000  # the most tables that `unhandled` names
 
 
 class Router(Subscriber):
@@ -115,7 +115,7 @@ class Router(Subscriber):
 
 
 def is_async(callback: Callable[..., Any]) -> bool:
-    """Whether calling it returns an awaitable, by its definition."""
+    """Whether the callback is defined so that a call returns an awaitable."""
     call = getattr(callback, "__call__", None)  # noqa: B004 - an object with an async __call__ is a callback too
     return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(call)
 

@@ -1,4 +1,4 @@
-"""Running a subscriber: `run` and `serve`. Joins server, flows and registration."""
+"""Runs a subscriber: `run` and `serve` start the server and the flows, and register the subscriber."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def _as_listed(options: Options, coordinator: Coordinator) -> Options:
 
 
 async def _configured(coordinator: Coordinator, options: Options) -> ApplicationConfig | None:
-    """The application's configuration, which decides which side dials. ``None``: it cannot be read, and ``options``
-    decided that this side does.
+    """The application's configuration, which decides which side dials. ``None``: the configuration cannot be read, and
+    by ``options`` this subscriber dials.
     """
     asking = partial(coordinator.application, options.application)
     if not options.dial:
@@ -136,7 +136,7 @@ async def _configured(coordinator: Coordinator, options: Options) -> Application
 def _door(
     streams: Streams, options: Options, coordinator: Coordinator | None, configured: ApplicationConfig | None
 ) -> PushServer | PublisherDialler:
-    """What brings streams: a server that publishers dial, or what dials them."""
+    """The source of streams: a server that publishers dial, or a dialler of publishers."""
     if options.dial:
         return PublisherDialler(streams, options)
     if coordinator is None or configured is None or configured.connect == "subscriber":
@@ -145,12 +145,12 @@ def _door(
 
 
 async def _leave(registration: Registration | None, shards: Shards, streams: Streams, timeout: float) -> None:
-    """Leave in this order: deregister, wait for running callbacks, inform the publishers."""
+    """Leave the application: deregister, then wait for running callbacks, then inform the publishers."""
     if registration is not None:
         try:
             await asyncio.wait_for(registration.close(), timeout)
         except Exception:
-            # The entry disappears with the session. Shards are released in any case.
+            # The registration disappears with the coordinator's session. Shards are released in any case.
             log.exception("this subscriber could not be deregistered")
     await shards.leave(timeout)
     await streams.leave()
@@ -169,7 +169,7 @@ def run(subscriber: Subscriber, *, application: str, **options: Unpack[Subscribe
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve_until_signal(subscriber, application, options))
     except WormholeError as error:
-        # Its message is complete. A traceback through this module would only hide it and the caller's line.
+        # The error's message is complete. A traceback through this module would hide the message and the caller's line.
         raise error.with_traceback(None) from None
 
 
@@ -179,14 +179,14 @@ async def serve_until_signal(
     options: SubscriberOptions,
     beside: Callable[[Running], AbstractAsyncContextManager[object]] = lambda _: contextlib.nullcontext(),
 ) -> None:
-    """Receive updates until SIGTERM or SIGINT, as :func:`run` does in a loop of its own.
+    """Receive updates until SIGTERM or SIGINT, on the caller's event loop. :func:`run` is the same with its own loop.
 
-    ``beside``: what is open while the subscriber serves. A signal before it serves leaves nothing registered.
+    ``beside``: a context that is open while the subscriber serves. A signal before that leaves nothing registered.
     """
     loop = asyncio.get_running_loop()
     joining = asyncio.ensure_future(_until_stopped(subscriber, application, options, beside))
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, joining.cancel)  # until it is joined, which may take as long as an outage
+        loop.add_signal_handler(number, joining.cancel)  # until the application is joined, which an outage may delay
     with contextlib.suppress(asyncio.CancelledError):
         await joining
 

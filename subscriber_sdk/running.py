@@ -25,7 +25,7 @@ class Running:
 
     @property
     def address(self) -> str:
-        """Where publishers dial this subscriber; empty: it dials them."""
+        """The address at which publishers dial this subscriber; empty: this subscriber dials the publishers."""
         return self._door.address
 
     @property
@@ -38,7 +38,7 @@ class Running:
         return tuple(map(repr, self._shards.workers()))
 
     def stop(self) -> None:
-        """Ask :func:`run` to leave. May be called from a signal handler of the loop."""
+        """Make :func:`run` leave the application and return. May be called from a signal handler of the loop."""
         self._stop.set()
 
     async def stopped(self) -> None:

@@ -26,9 +26,9 @@ class NoticeKind(Enum):
     """What happened to a shard."""
 
     ASSIGNED = "assigned"
-    """Its updates are delivered to this subscriber from now on."""
+    """The shard's updates are delivered to this subscriber from now on."""
     REVOKED = "revoked"
-    """No further update of it comes in this epoch; running callbacks have ended."""
+    """No further update of the shard is delivered in this epoch. Running callbacks have ended."""
     REPLAY_BEGIN = "replay_begin"
     """A replay of older updates follows."""
     REPLAY_END = "replay_end"
@@ -42,17 +42,18 @@ class ShardNotice:
     ``marker``: at ASSIGNED the place where delivery begins, at REVOKED the last acknowledged place (``None``: none in
     this epoch). ``cause``: the reason in words; may be empty. ``rewound`` (at ASSIGNED): whether an operator or a
     replay set the shard back to ``marker``, so that the next updates were delivered before. A later marker that the
-    callback returns is then ignored. It stays true until something was acknowledged since.
+    callback returns is then ignored. ``rewound`` stays true until the next acknowledgement.
 
     ``move`` (at ASSIGNED): the number of the last move of the shard's datamarker, backwards or forwards, that was not
-    an acknowledgement. It is stored with the datamarker and only rises; 0: it was never moved, or the publisher is of
-    an earlier release. An application that stores its own datamarker stores the number with it, and adopts ``marker``
-    when a higher one comes. ``acknowledged`` (at ASSIGNED): whether the shard's datamarker was ever acknowledged or
-    moved. If it was, an application that holds nothing of the shard lost its state. ``last_ack`` (at ASSIGNED): the
-    shard's last acknowledgement; ``None``: there was none, or the publisher does not know it. See
-    :meth:`was_set_back`.
+    an acknowledgement; 0: the datamarker was never moved, or the publisher is from an earlier release. The number is
+    stored with the datamarker and only rises. An application that stores its own datamarker stores the number with it,
+    and adopts ``marker`` when the notice has a higher number. ``acknowledged`` (at ASSIGNED): whether the shard's
+    datamarker was ever acknowledged or moved. If so, an application that holds nothing of the shard lost its state.
+    ``last_ack`` (at ASSIGNED): the shard's last acknowledgement; ``None``: there was none, or the publisher does not
+    know it. See :meth:`was_set_back`.
 
-    ``application``, ``dataset`` and ``log`` (at ASSIGNED): whose shard it is, by the publisher's names; not compared.
+    ``application``, ``dataset`` and ``log`` (at ASSIGNED): the publisher's names for the shard's application, dataset
+    and log; comparisons of notices ignore them.
     ``generation`` (at ASSIGNED): the number of the flow's last backfill.
 
     ``latest`` (at REPLAY_BEGIN): whether the replay delivers only the last change of each key. A replay of an earlier
@@ -75,16 +76,16 @@ class ShardNotice:
     latest: bool = field(default=False, compare=False)
 
     def was_set_back(self, kept: KeptMarker) -> bool:
-        """Whether the application acknowledged more than the state that it stored with ``kept``: the state was replaced
-        by an older copy, or lost its last writes. Then a move of the datamarker passes over what the state lost.
+        """Whether the shard was acknowledged further than the state that the application stored with ``kept``. Then the
+        state was replaced by an older copy, or lost its last writes. A move of the datamarker would pass over the loss.
         """
         return self.last_ack is not None and (kept.move, kept.marker.order) < self.last_ack
 
 
 @dataclass(slots=True, frozen=True)
 class KeptMarker:
-    """The datamarker that an application stores with its state, and ``move`` of the last ASSIGNED notice that it stored
-    beside it. See :meth:`Subscriber.on_shard_notice`.
+    """The datamarker that an application stores with its state, together with ``move`` of its last ASSIGNED notice. See
+    :meth:`Subscriber.on_shard_notice`.
     """
 
     marker: Datamarker
@@ -93,7 +94,7 @@ class KeptMarker:
 
 @dataclass(slots=True, frozen=True)
 class DataLoss:
-    """A range that the log no longer holds, so that this flow cannot receive it.
+    """A range of the log that was deleted before this flow received it.
 
     ``first_missing`` and ``last_missing``: logical positions of the source, inclusive, empty when unknown. ``resume``:
     where delivery continues if the application decides to continue; ``None`` if the publisher does not know the place.
@@ -112,9 +113,9 @@ class DataLoss:
 class SchemaChange:
     """The next update of ``table`` in this shard has another schema than the one delivered before it.
 
-    ``update_id``: that update's. ``old``: ``None`` for the first update of a table in this epoch. Columns are compared
-    by name, so a renamed column is one that was removed and one that was added. The order of the columns may be all
-    that changed.
+    ``update_id``: the id of this next update. ``old``: ``None`` for the first update of a table in this epoch. Columns
+    are compared by name, so a renamed column counts as a removed column and an added column. It may be that only the
+    order of the columns changed.
     """
 
     shard: str
@@ -136,13 +137,13 @@ class SchemaChange:
 
     @property
     def retyped(self) -> tuple[tuple[Column, Column], ...]:
-        """The columns whose values have another type: each as it was and as it is."""
+        """The columns whose type changed, each as a pair of its old and its new definition."""
         old = {} if self.old is None else {column.name: column for column in self.old.columns}
         return tuple((old[c.name], c) for c in self.new.columns if c.name in old and old[c.name].type != c.type)
 
     @property
     def key_changed(self) -> bool:
-        """Whether the key has other columns, or another order of columns; false if ``old`` is ``None``."""
+        """Whether the columns of the key, or their order, changed; false if ``old`` is ``None``."""
         return self.old is not None and [c.name for c in self.old.key] != [c.name for c in self.new.key]
 
 
@@ -158,13 +159,13 @@ class LossDecision(Enum):
     HALT = "halt"
     """The flow does not continue until the application or an operator decides."""
     CONTINUE = "continue"
-    """The application knows what it missed; continue after the gap."""
+    """Continue after the gap, because the application can do without the missing updates."""
 
 
 @dataclass(slots=True, frozen=True)
 class AckLater:
-    """A return value of ``on_datamarker`` by which its marker is not acknowledged yet, so that an application can make
-    larger pieces of work durable.
+    """A return value of ``on_datamarker`` that postpones the acknowledgement, so that an application can make larger
+    pieces of work durable.
 
     The callback is called again with the next marker, or with the same marker after ``seconds`` (a positive number) if
     no other arrived.
@@ -199,7 +200,7 @@ class FlowHalted:
 
     @property
     def reason(self) -> str:
-        """The reason for the publisher, whose operators have other next steps."""
+        """The reason that is sent to the publisher, without a next step, because its operators have other ones."""
         at = f" at update {self.update_id}" if self.update_id else ""
         if isinstance(self.cause, ParkRefused):
             return f"shard {self.shard} is halted{at}, which cannot be parked: {self.cause}"
@@ -208,7 +209,7 @@ class FlowHalted:
         return f"shard {self.shard} is halted{at} after {self.attempts} attempts: {self.cause!r}"
 
     def __str__(self) -> str:
-        if isinstance(self.cause, (ParkRefused, TargetRefused)):  # it has the next step
+        if isinstance(self.cause, (ParkRefused, TargetRefused)):  # the message of these has the next step
             return self.reason
         return (
             f"{self.reason}. Next: mend the handler or the data, then restart this subscriber; delivery begins again "
@@ -257,12 +258,12 @@ class Subscriber:
 
         At ASSIGNED an application that stores datamarkers with its own state returns its datamarker. Delivery begins
         there, unless the shard was set back (``notice.rewound``) and the datamarker is a later one. An application that
-        stores ``notice.move``, too, returns both as a :class:`KeptMarker`. Then delivery begins there unless the shard
+        also stores ``notice.move`` returns both as a :class:`KeptMarker`. Then delivery begins there unless the shard
         was moved since, backwards or forwards, and a move that is reported again is not repeated. An application that
         also stores epochs, for fencing, raises :class:`EpochRefused` with ``held_epoch`` if it holds a higher epoch
-        than ``notice.epoch``. This happens if an older marker store was restored, and the publisher assigns the shard
-        again in a higher epoch. The REVOKED notice comes before another subscriber may receive the shard, unless the
-        connection was lost.
+        than ``notice.epoch``, which happens after an older marker store was restored. The publisher then assigns the
+        shard again in a higher epoch. The REVOKED notice comes before another subscriber may receive the shard, unless
+        the connection was lost.
         """
         return None
 
@@ -275,8 +276,8 @@ class Subscriber:
         return None
 
     def on_datamarker(self, marker: Datamarker) -> Awaitable[AckLater | None] | AckLater | None:
-        """Everything of ``marker.shard`` before ``marker`` is processed. The marker is acknowledged when this returns.
-        Make work durable here.
+        """Make the application's work durable. Every update of ``marker.shard`` before ``marker`` is processed, and the
+        marker is acknowledged when this returns.
 
         If this returns an :class:`AckLater`, the marker is not acknowledged. After a failure or a restart the updates
         since the last acknowledged marker are delivered again.
@@ -284,8 +285,8 @@ class Subscriber:
         return None
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> Awaitable[None] | None:
-        """A callback failed with ``cause``: updates after ``to`` are delivered again. Discard later work that is not
-        durable."""
+        """Discard work after ``to`` that is not durable. A callback failed with ``cause``, and the updates after ``to``
+        are delivered again."""
         return None
 
     def on_range(self, keys: KeyRange) -> Awaitable[None] | None:
@@ -325,15 +326,15 @@ class Subscriber:
         """Return every key of ``table`` that the application holds in ``shard``, in any order.
 
         A plain ``def`` returns an iterable, or is a generator, and is iterated in a thread. An ``async def`` may be an
-        asynchronous generator. No other callback of the shard runs until the last key was returned. 1,000 keys may take
-        as long as a callback.
+        asynchronous generator. No other callback of the shard runs until the last key was returned. The time limit of a
+        callback applies to each 1,000 keys.
         """
         return ()
 
     def on_data_loss(self, loss: DataLoss) -> Awaitable[LossDecision | None] | LossDecision | None:
-        """The log lost a range. Only CONTINUE lets the datamarker pass it; ``None`` is HALT."""
+        """Decide about a range that the log lost. Only CONTINUE lets the datamarker pass it; ``None`` means HALT."""
         return LossDecision.HALT
 
     def on_error(self, error: FlowHalted) -> Awaitable[None] | None:
-        """Retries are exhausted and one flow is halted. Meant for an alarm. An exception from this is only logged."""
+        """Raise an alarm: retries are exhausted and one flow is halted. An exception from this is only logged."""
         return None

@@ -1,1 +1,1 @@
-"""Calling the application: its callbacks, their time limit, another try, and what the log shows of a failure."""
+"""Calls the application's callbacks, limits their time, retries failed callbacks, and logs failures."""

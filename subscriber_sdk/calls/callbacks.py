@@ -1,9 +1,9 @@
 """Runs the callbacks of one epoch within their time limit, on the loop or in a thread.
 
-Updates are processed one after the other (:meth:`Callbacks.sequence`, watched by one timer) or, for ``parallel``, each
-by itself (:meth:`Callbacks.one`). Exceptions of a callback are raised unchanged. A callback that was cancelled raises
-``TimeoutError``, or ``RuntimeError`` if it cancelled itself. A bare ``CancelledError`` always means that the flow's
-task is being killed.
+:meth:`Callbacks.sequence` processes updates one after the other, watched by one timer. :meth:`Callbacks.one` processes
+one update, and ``parallel`` calls it for several at a time. Exceptions of a callback are raised unchanged. A callback
+that ran too long raises ``TimeoutError``, and one that cancelled itself raises ``RuntimeError``. A ``CancelledError``
+always means that the flow's task is being killed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SLICE_UPDATES: Final = 64
 
 
 class Callbacks:
-    """The callbacks of one epoch; called from the flow's task (:meth:`one`: from tasks of its own).
+    """The callbacks of one epoch. The flow's task calls the methods, except that each :meth:`one` has its own task.
 
-    ``limit``: seconds that a callback may take. ``meter`` has their measurements.
+    ``limit``: seconds that a callback may take. ``meter``: measures the callbacks.
     """
 
     def __init__(self, epoch: Epoch, handlers: Handlers, limit: float) -> None:
@@ -36,13 +36,13 @@ class Callbacks:
         self.together: Sequence[Update] = ()
         """The updates that the running or failed callback got together; empty if each is passed alone."""
         self.count = 0
-        """The number of callbacks that returned, of whole slices or batches, counted where they are called."""
+        """The number of updates whose callbacks returned. It rises when a whole slice or batch has returned."""
         self._epoch = epoch
         self._handlers = handlers
         self._take = handlers.taker()
         self._limit = limit
         self._watch = Watchdog(limit)
-        self._stray: Future[bool] | None = None  # a thread that outlived its time
+        self._stray: Future[bool] | None = None  # a call in a thread that still runs after its time limit
         self._breathed = 0.0
         self._stopped_at: object = None  # the update before which a sequence ended that was not finished
 
@@ -52,7 +52,7 @@ class Callbacks:
         return self._handlers.name
 
     def running(self, now: float) -> tuple[Update | None, float]:
-        """The callback that runs now, and for how long it has run."""
+        """The update whose callback runs now, ``None`` without one, and the seconds for which the callback has run."""
         return self.meter.running(self._watch.current, now)
 
     def look_at(self, update: Update) -> None:
@@ -60,19 +60,18 @@ class Callbacks:
         self._watch.current, self.together, self._stopped_at = update, (), None
 
     def stop_before(self, update: Update) -> None:
-        """Another callback is called between updates; ``update`` comes after it."""
+        """Note that another callback is called before ``update``, the next update of the sequence."""
         self._stopped_at = update
 
     def broken(self) -> Update | None:
-        """A failure occurred. Returns the update that the flow was at."""
+        """End the sequence after a failure. Returns the update at which the flow was; ``None``: it was at none."""
         current = self._watch.current
         self._watch.rest()
         self.meter.end((), asyncio.get_running_loop().time())
         return current if isinstance(current, Update) else None
 
     def returned(self, updates: Sequence[Update]) -> int:
-        """The number of ``updates``, which were not all processed, that were finished before the one that the flow is
-        at."""
+        """The number of ``updates`` whose callbacks returned before the update at which the flow is now."""
         current = self._stopped_at or self._watch.current
         return next((i for i, update in enumerate(updates) if update is current), 0)
 
@@ -81,8 +80,8 @@ class Callbacks:
         self._watch.close()
 
     async def sequence(self, updates: list[Update]) -> bool:
-        """Call for one update after the other. Returns whether all were processed; false if the epoch ended
-        meanwhile."""
+        """Call the callback for one update after the other. Returns whether all were processed; false if the epoch
+        ended meanwhile."""
         watch, task = self._watch, asyncio.current_task()
         assert task is not None
         watch.current = self._stopped_at = None
@@ -113,7 +112,7 @@ class Callbacks:
         return done
 
     async def one(self, update: Update) -> None:
-        """Call for one of several updates at a time."""
+        """Call the callback for one update, while other updates may be processed at the same time."""
         time = asyncio.get_running_loop().time
         self.meter.enter(update, time())
         on_update = self._handlers.on_update
@@ -131,7 +130,7 @@ class Callbacks:
         return await self.wait_for(name, self._handlers.call(name, argument, *rest))
 
     async def wait_for(self, name: str, call: Awaitable[Any]) -> Any:
-        """Await a part of the callback ``name``, which may take as long as a whole callback."""
+        """Await a part of the callback ``name``. The part has the time limit of a whole callback."""
         try:
             return await self._within_limit(name, call)
         except asyncio.CancelledError as error:
@@ -149,7 +148,7 @@ class Callbacks:
             raise self._too_long(name, error.__cause__ or error) from None
 
     def _too_long(self, name: str, cancelled: BaseException) -> TimeoutError:
-        """The failure of a callback whose time is over. Its traceback is the cancellation's: where it waited."""
+        """The error for a callback that exceeded its time limit. Its traceback shows where the callback waited."""
         error = TimeoutError(f"{name} ran longer than handler_timeout = {self._limit:g} s")
         return error.with_traceback(cancelled.__traceback__)
 
@@ -162,7 +161,7 @@ class Callbacks:
         return _NOTHING
 
     def breathed(self) -> None:
-        """The flow has waited: others had the loop."""
+        """Note that the flow has just waited, so that heartbeats and other flows had the loop."""
         self._breathed = asyncio.get_running_loop().time()
 
     async def _each(self, updates: list[Update]) -> bool:
@@ -248,8 +247,8 @@ class Callbacks:
         return done
 
     async def _wait_for_stray(self) -> None:
-        """Wait for a thread that exceeded its time. It cannot be cancelled, and no other callback of the flow may run
-        meanwhile."""
+        """Wait for a thread that exceeded its time limit. A thread cannot be cancelled, and no other callback of the
+        flow may run beside it."""
         stray, self._stray = self._stray, None
         if stray is None:
             return
@@ -262,8 +261,8 @@ class Callbacks:
     def _explain_cancellation(
         self, error: asyncio.CancelledError, task: asyncio.Task[Any], *, expired: bool
     ) -> NoReturn:
-        """Raise the meaning of a cancellation from a callback: its time is over, the task is killed, or the callback
-        cancelled itself.
+        """Raise the error for a cancellation out of a callback: the time limit is exceeded, the flow's task is killed,
+        or the callback cancelled itself.
         """
         if expired:
             task.uncancel()

@@ -1,4 +1,4 @@
-"""The state of one epoch of a flow, and whether it continues. The parts that work on the epoch share it."""
+"""The state of one epoch (one assignment of a flow to this subscriber), shared by all parts that work on the epoch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Ending(Enum):
 
 
 class LoopLeft(Exception):  # noqa: N818 - no failure
-    """The loop that takes updates was left, so this update is not processed."""
+    """The application left its loop over updates, so this update is not processed."""
 
 
 class Epoch:
-    """One epoch of one flow. ``rested``: called when it comes to rest."""
+    """One epoch of one flow. ``rested``: called when nothing is left to do until something arrives."""
 
     __slots__ = (
         "_over",
@@ -47,19 +47,19 @@ class Epoch:
         self.shard = shard
         self.number = number
         self.marker = marker
-        """The place to which a rollback leads."""
+        """The datamarker to which a rollback returns."""
         self.acked: Datamarker | None = None
         """The last marker acknowledged in this epoch."""
         self.ending: Ending | None = None
         """Why no new work is begun; ``None`` while the epoch continues."""
         self.cause = ""
-        """The same in words; empty while the epoch continues."""
+        """The reason for :attr:`ending` in words; empty while the epoch continues."""
         self.stopped = False
-        """Whether this subscriber gave it up, so that it only waits for its end."""
+        """Whether this subscriber stopped work on the epoch, and only waits for the end of the epoch."""
         self.halted: FlowHalted | None = None
-        """Why it is halted, when its retries are exhausted."""
+        """Why the flow is halted; ``None`` unless its retries are exhausted."""
         self.away: Exception | None = None
-        """Why the application's database was unavailable when it was last."""
+        """The last error by which the application's database was unavailable; ``None``: there was none."""
         self.resting = False
         """Whether nothing is left to do until something arrives."""
         self._rested = rested
@@ -67,7 +67,7 @@ class Epoch:
 
     @property
     def state(self) -> str:
-        """Its state, as in the metric ``wormhole_subscriber_flows``."""
+        """The state's name in the metric ``wormhole_subscriber_flows``."""
         if self.ending is not None:
             return "ending"
         if self.halted is not None:
@@ -75,8 +75,8 @@ class Epoch:
         return "stopped" if self.stopped else "resting" if self.resting else "working"
 
     def end(self, ending: Ending, cause: str = "") -> bool:
-        """Begin no new work. Running callbacks may finish. Returns whether this is the first end, whose reason
-        stays."""
+        """End the epoch: no new work begins, and running callbacks may finish. Returns false if the epoch had ended
+        before; its first reason stays."""
         if self.ending is not None:
             return False
         self.ending = ending
@@ -85,20 +85,20 @@ class Epoch:
         return True
 
     def acknowledged(self, marker: Datamarker, *, sent: bool = True) -> None:
-        """Everything before ``marker`` was processed. ``sent``: whether the publisher gets the ack, because the stream
-        has not ended meanwhile.
+        """Note that ``marker`` was acknowledged: everything before it is processed. ``sent``: whether the
+        acknowledgement goes to the publisher; false if the stream has ended meanwhile.
         """
         self.marker = marker
         if sent:
             self.acked = marker
 
     def rest(self) -> None:
-        """Nothing is left to do until something arrives."""
+        """Note that nothing is left to do until something arrives."""
         self.resting = True
         self._rested()
 
     async def pause(self, seconds: float) -> None:
-        """Wait, but not beyond the epoch's end."""
+        """Wait for this time, or until the epoch ends."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()

@@ -1,4 +1,4 @@
-"""The log's report of a failed callback: the application's own line first, and no frame of the SDK before it."""
+"""How a failed callback is logged: with the application's line that failed, and without the SDK's stack frames."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STANDARD: Final = (_folder(sysconfig.get_path("stdlib")), "<frozen ")
 def logged_error(error: BaseException) -> LoggedError:
     """The exception for ``exc_info``, with its traceback from the application's first frame on.
 
-    Without such a frame it is a fault of the SDK, and the whole traceback is kept, unless the message is complete.
+    A traceback without such a frame shows a fault of the SDK. It is kept whole, unless the message explains the error.
     """
     own = _own_frames(error)
     if own is None and not isinstance(error, (WormholeError, TimeoutError)):
@@ -45,9 +45,10 @@ def logged_error(error: BaseException) -> LoggedError:
 
 
 def headline(error: BaseException) -> str:
-    """``/srv/shop.py:12 in on_update: KeyError: 'email'``: the last frame that is the application's, and the exception.
+    """The application's last stack frame and the exception: ``/srv/shop.py:12 in on_update: KeyError: 'email'``.
 
-    Without such a frame, for example if a row could not be read before the callback, only the exception.
+    The text is only the exception if there is no such frame, for example if a row could not be read before the
+    callback.
     """
     text = " ".join("".join(traceback.format_exception_only(error)).split())
     frames = traceback.extract_tb(_own_frames(error))
@@ -68,7 +69,7 @@ def change_of(update: Update) -> str:
 
 
 def _own_frames(error: BaseException) -> TracebackType | None:
-    """The traceback after the frames that lead to the callback; ``None``: it has no frame of the application."""
+    """The traceback from the callback's frame on; ``None``: the traceback has no frame of the application."""
     frame = error.__traceback__
     while frame is not None and _leads_to_callback(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
@@ -76,5 +77,5 @@ def _own_frames(error: BaseException) -> TracebackType | None:
 
 
 def _leads_to_callback(file: str) -> bool:
-    """Whether it is a file of the SDK, or of the standard library (its event loop, its threads)."""
+    """Whether the file belongs to the SDK, or to the standard library (its event loop, its threads)."""
     return file.startswith(_SDK) or (file.startswith(_STANDARD) and not file.startswith(_INSTALLED))

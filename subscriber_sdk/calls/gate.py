@@ -1,4 +1,4 @@
-"""Decides for each update whether its callback is called, or it is skipped or parked. Pure."""
+"""Decides for each update whether the callback is called, or the update is skipped or parked. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gate:
 
     @property
     def idle(self) -> bool:
-        """Whether every update goes to its callback: then no update has to be checked."""
+        """Whether every update goes to its callback, so that no update has to be checked."""
         return not self._skip and not self._parked
 
     def verdict(self, update: Update) -> Verdict:
@@ -57,17 +57,17 @@ class Gate:
         return Verdict.CALL
 
     def held_keys(self, table: str) -> frozenset[tuple[Value, ...]] | None:
-        """The keys of the table whose updates are parked; ``None`` if those of the whole table are."""
+        """The keys of the table whose updates are parked; ``None`` if every update of the table is parked."""
         if table not in self._parked.tables:
             return frozenset()
         rows = self._parked.keys_of(table)
         return None if any(not row.values for row in rows) else frozenset(values_of(row.values) for row in rows)
 
     def stored(self, update: Update) -> bool:
-        """Whether the update was parked in this epoch already: after a rollback it is delivered again."""
+        """Whether the update was already parked in this epoch. A rollback delivers parked updates again."""
         return update.id in self._stored
 
     def parked(self, update: Update) -> None:
-        """The update is durable at the publisher: later updates of its rows have to be parked."""
+        """Note that the publisher has stored the update durably. Later updates of its rows have to be parked."""
         self._stored.add(update.id)
         self._parked.add(update.rows(), place_of(update))

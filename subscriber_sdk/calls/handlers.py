@@ -1,4 +1,4 @@
-"""The application's callbacks: which are overridden, and whether they run on the loop or in a thread."""
+"""Which callbacks the application overrides, and whether each runs on the event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAMES: Final = (
 )
 _OF_UPDATES: Final = NAMES[:3]
 _THREADS: Final = 32
-"""The number of plain ``def`` callbacks that run at the same time. Further flows wait."""
+"""The most plain ``def`` callbacks that run at the same time. The other flows wait."""
 
 
 class Handlers:
@@ -72,7 +72,7 @@ class Handlers:
         self._subscriber = subscriber
         self._async = {name: is_async(getattr(subscriber, name)) for name in NAMES}
         self.batched = self.name != "on_update"
-        """Whether several updates are taken at once."""
+        """Whether the update callback takes several updates at once."""
         self.threaded = not self._async[self.name]
         """Whether the update callback is a plain ``def``; with a router see :meth:`in_thread`."""
         self.on_update: Callable[[Update], Any] = subscriber.on_update
@@ -89,15 +89,15 @@ class Handlers:
         return self.threaded if self._router is None else self._router.blocks(update)
 
     def parts(self, updates: list[Update]) -> Iterable[tuple[bool, list[Update]]]:
-        """``updates`` in order, divided where :meth:`in_thread` changes. Each part comes with its value of
-        :meth:`in_thread`."""
+        """Divide ``updates``, in order, into parts with the same value of :meth:`in_thread`. Each part comes with this
+        value."""
         if self._router is None:
             return ((self.threaded, updates),)
         return ((threaded, list(part)) for threaded, part in groupby(updates, self._router.blocks))
 
     def taker(self) -> Taker:
-        """A function for one flow: given updates and an ordinal, it returns how many of them the batch callback gets
-        together, and in what form."""
+        """A function for one flow that takes updates and an index. It returns how many updates from the index on the
+        batch callback gets together, and the argument of that callback."""
         if self._arrow is None:
             return _rest
         take: Taker = self._arrow.RecordBatches(self._subscriber.arrow_before).take
@@ -111,17 +111,17 @@ class Handlers:
         return self._pool
 
     def submit(self, callback: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Call in a thread, with the context variables of the caller, so that a handler's spans have their parent."""
+        """Call a callback in a thread, with the caller's context variables, so that a handler's spans get a parent."""
         return self.pool.submit(copy_context().run, callback, *arguments)
 
     def close(self) -> None:
-        """Release the threads. A thread inside a callback ends with the callback."""
+        """Release the threads. A thread that runs a callback ends when the callback returns."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
     def call(self, name: str, argument: Any, *rest: Any) -> Awaitable[Any]:
-        """Await one of the callbacks that are not for updates. A callback that is not overridden returns at once."""
+        """Await the callback ``name``, which is not for updates. A callback that is not overridden returns at once."""
         callback = getattr(self._subscriber, name)
         if name not in self.overridden:
             return _done(callback(argument, *rest))
@@ -154,7 +154,7 @@ async def _done(value: Any) -> Any:
 
 
 def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
-    """Call in a thread; a callback that hides ``async`` behind a plain ``def`` would silently do nothing."""
+    """Call a plain ``def`` callback. Raises ``TypeError`` if it returns an awaitable, which would never be awaited."""
     result = callback(*arguments)
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
@@ -165,9 +165,10 @@ def _checked(callback: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def each_in_thread(callback: Callable[[Any], Any], arguments: Iterable[Any], begin: Callable[[Any], bool]) -> bool:
-    """Call ``callback`` with one argument after the other, in one hop to a thread.
+    """Call ``callback`` with one argument after the other. The caller runs this function in a thread.
 
-    ``begin`` gets each argument before its call and returns whether to continue. Returns whether all calls were made.
+    ``begin``: called with each argument before its call; returns whether to continue. Returns whether all calls were
+    made.
     """
     for argument in arguments:
         if not begin(argument):

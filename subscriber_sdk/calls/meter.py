@@ -1,9 +1,9 @@
 """Measures the callbacks of one flow, at no cost per update while they are fast. Takes the time as an argument.
 
 Callbacks run in pieces: a slice of a batch, or a whole batch. A piece costs one reading of the clock. Each callback is
-timed by itself only if the piece before was so slow that the readings are negligible. So the slowest callback is known
-exactly where it matters. Of one slow callback among fast ones it is known only that its piece was slow, and its table
-if the piece had only one table.
+timed by itself only if the callbacks of the piece before were slow, so that more readings are negligible. A slow
+callback among fast ones is not timed by itself. Then the time of its piece is reported, with the table if the piece
+had only one table.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from wormhole.wire.update import Update
 
 __all__ = ["Meter"]
 
-_WORTH_S: Final = 20e-6  # a callback that takes as long is timed by itself
-_SLOW_S: Final = 0.01  # a piece whose callbacks were not timed is reported from here on
+_WORTH_S: Final = 20e-6  # callbacks whose average time is longer are timed by themselves
+_SLOW_S: Final = 0.01  # a piece whose callbacks were not timed is reported if it takes longer
 
 
 class Meter:
@@ -43,7 +43,7 @@ class Meter:
         self._at = None
 
     def lap(self, update: Update, now: float) -> None:
-        """The callback of ``update`` begins; the one before it in the piece has returned."""
+        """The callback of ``update`` begins. The callback before it in the piece has returned."""
         if self._at is not None:
             self._ended(self._at, now - self._lap)
         self._at, self._lap = update, now
@@ -64,18 +64,18 @@ class Meter:
         self.timing = took > _WORTH_S * len(updates)
 
     def enter(self, update: Update, now: float) -> None:
-        """One of several callbacks that run side by side begins."""
+        """The callback of ``update`` begins, while callbacks of other updates may run."""
         self._side[update] = now
 
     def leave(self, update: Update, now: float) -> None:
-        """It has ended, with or without success."""
+        """The callback of ``update`` has ended, with or without success."""
         took = now - self._side.pop(update)
         self.busy += took
         self._ended(update, took)
 
     def running(self, current: object, now: float) -> tuple[Update | None, float]:
-        """The callback that runs now, and for how long; ``current`` is the flow's present item. If several run side by
-        side, the oldest."""
+        """The update whose callback runs now, and its seconds so far. ``current``: the flow's present item. If several
+        callbacks run side by side, this is the oldest."""
         for update, began in self._side.items():
             return update, now - began
         if self._began is None or not isinstance(current, Update):
@@ -88,7 +88,7 @@ class Meter:
         return self.busy + pending + (0.0 if self._began is None else now - self._began)
 
     def slowest(self) -> tuple[str, float]:
-        """Table and seconds of the longest callback since the last call."""
+        """Table and seconds of the longest callback since :meth:`slowest` was called last."""
         slowest = self._table, self._slowest
         self._table, self._slowest = "", 0.0
         return slowest

@@ -1,4 +1,4 @@
-"""When a failed callback is tried again. Pure: random numbers come as an argument."""
+"""Decides whether and when a failed callback is tried again. Pure: random numbers come as an argument."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Place = tuple[LogPosition, int]
 
 
 class Retry:
-    """Failures of one shard since its last acknowledgement. Outlives an epoch: a resend must not reset the count.
+    """Counts the failures of one shard since its last acknowledgement. The epochs of the shard share the count, because
+    a resend in a new epoch must not reset it.
 
     ``chance``: random numbers from 0 to 1.
     """
@@ -28,16 +29,14 @@ class Retry:
         self._furthest: Place | None = None
         self.failures = 0
         self.postponed = 0
-        """Failures that pass by themselves, since the last acknowledgement."""
+        """The number of temporary failures (an unavailable target) since the last acknowledgement."""
         self.singly_until: UpdatePlace | None = None
-        """Up to this place ``on_updates`` gets one update at a time, because one of the updates before it fails.
-
-        It outlives an epoch too.
-        """
+        """Up to this place ``on_updates`` gets one update at a time, because one of the updates before it fails. The
+        epochs of the shard share this place too."""
 
     @property
     def attempts(self) -> int:
-        """How often one callback is called, the first time included."""
+        """The most calls of one callback, including the first call."""
         return self._policy.attempts
 
     def fresh(self) -> Retry:
@@ -47,8 +46,8 @@ class Retry:
     def failed(self, place: Place | None) -> bool:
         """Count a failure at ``place`` (``None``: not at an update). Returns whether another try follows.
 
-        A failure after the places of all earlier failures begins a new count, because what failed before has succeeded
-        since.
+        A failure behind the places of all earlier failures begins a new count, because the earlier callbacks have
+        succeeded since.
         """
         if place is not None and (self._furthest is None or place > self._furthest):
             if self._furthest is not None:
@@ -58,15 +57,15 @@ class Retry:
         return self.failures < self._policy.attempts
 
     def reset(self) -> None:
-        """A datamarker was acknowledged: past failures are over."""
+        """Set the counts to zero, because a datamarker was acknowledged."""
         self.failures = self.postponed = 0
         self._furthest = None
 
     def postpone(self) -> float:
-        """Seconds before the next try after a failure that passes by itself, and so is not counted."""
+        """Seconds before the next try after a temporary failure, which does not count as an attempt."""
         self.postponed += 1
         return self._policy.wait(self.postponed, self._chance())
 
     def wait(self) -> float:
-        """Seconds before the next try."""
+        """Seconds before the next try after a counted failure."""
         return self._policy.wait(self.failures, self._chance())

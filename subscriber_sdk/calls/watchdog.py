@@ -1,8 +1,8 @@
-"""Notices a callback that runs too long, at almost no cost per call.
+"""Cancels a callback that exceeds its time limit, at almost no cost per call.
 
-A timer per call would cost more than a small callback. So the flow only notes its present item, and one timer checks
-every eighth of the limit whether the item changed. A callback is cancelled after at least the limit and at most an
-eighth more.
+A timer per call would cost more than a small callback. So the flow only notes its present item. One timer per flow
+checks every eighth of the limit whether the item changed. A callback is cancelled after the limit or at most an eighth
+of the limit later.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LOOKS: Final = 8
 
 
 class Watchdog:
-    """Watches the callbacks of one flow, one at a time. ``current`` is what runs; set it to ``None`` when nothing does.
+    """Watches the callbacks of one flow. The flow sets ``current`` to the item whose callback runs, or to ``None``.
 
-    If one ``current`` stays for the limit (seconds), ``task`` is cancelled and ``expired`` is true.
+    If ``current`` does not change for ``limit`` seconds, the watched task is cancelled and ``expired`` is true.
     """
 
     __slots__ = ("_limit", "_seen", "_since", "_task", "_timer", "current", "expired")
@@ -33,7 +33,7 @@ class Watchdog:
         self.expired = False
 
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """From now on ``task`` runs callbacks."""
+        """Watch ``task``, which runs callbacks from now on."""
         self._task = task
         self.expired = False
         self._seen = None
@@ -41,7 +41,7 @@ class Watchdog:
             self._arm()
 
     def rest(self) -> None:
-        """No callback runs; the timer ends by itself."""
+        """Note that no callback runs. The timer then ends by itself."""
         self._task = None
         self.current = None
 

@@ -1,1 +1,1 @@
-"""What the application sets (``SubscriberOptions``), and which publishers that admits."""
+"""The settings of a subscriber (``SubscriberOptions``), and the check of publishers that want to push to it."""

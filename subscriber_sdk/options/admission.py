@@ -1,10 +1,10 @@
-"""Who may push to this subscriber. Pure.
+"""Decides which publishers may push to this subscriber. Pure.
 
-With TLS the subscriber names its publishers (option ``publishers``). An entry is a name of a certificate, which may
-push the dataset of the subscriber's application, or ``DATASET=NAME``, which may push that dataset only: so one list
-serves the subscribers of several datasets. A certificate's names are its common name and its subject alternative names.
-The configuration names the application's dataset. Without a coordinator it is not known, and the publisher's own
-statement is accepted.
+With TLS the option ``publishers`` lists names of certificates. An entry ``NAME`` may push the dataset of the
+subscriber's application. An entry ``DATASET=NAME`` may push that dataset only, so that one list serves the subscribers
+of several datasets. A certificate's names are its common name and its subject alternative names. The configuration
+names the application's dataset. Without a coordinator the dataset is not known, and the dataset that the publisher
+sends is accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Refusal = tuple[push_pb2.Goodbye.Reason, str, str]
 """Reason, message and hint of a goodbye."""
 
 _Goodbye = push_pb2.Goodbye
-_SHOWN: Final = 8  # names in a message: a certificate, and a list, may have hundreds
+_SHOWN: Final = 8  # the most names in a message, because a certificate may have hundreds
 _HINT: Final = (
     "add the publisher's certificate to the subscriber's option `publishers` (WORMHOLE_PUBLISHERS), and restart it"
 )
@@ -29,10 +29,10 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``publishers``: the option; empty: without TLS, where no name is known.
+    """The rules for one stream. ``publishers``: the entries of the option; empty without TLS, where names are unknown.
 
-    ``dataset``: the application's; empty: not known. ``expected``: the publisher, :func:`without_process`, that was
-    connected at the dialled address a moment ago; empty: any may answer there.
+    ``dataset``: the application's dataset; empty: not known. ``expected``: the publisher that was connected at the
+    dialled address a moment ago, in the form of :func:`without_process`; empty: any publisher may answer there.
     """
 
     application: str
@@ -42,8 +42,7 @@ class Admission:
     expected: str = ""
 
     def refuses_hello(self, hello: push_pb2.Hello, versions: tuple[int, int]) -> Refusal | None:
-        """Why a publisher that sends ``hello`` is not accepted; ``None`` if it is accepted, unless its dataset is
-        refused.
+        """Why a publisher that sends ``hello`` is refused; ``None`` if it is accepted. The dataset is not checked here.
 
         ``versions``: the first and the last protocol version of this side.
         """
@@ -73,13 +72,13 @@ class Admission:
         return None
 
     def refuses_certificate(self, names: Collection[str]) -> Refusal | None:
-        """Why a peer with these names in its certificate may not push any dataset here; ``None`` if it may push one."""
+        """Why a peer with these certificate names may not push anything here; ``None`` if it may push some dataset."""
         if not self.publishers or any(_name(entry) in names for entry in self.publishers):
             return None
         return self._refusal(names, "")
 
     def refuses_dataset(self, names: Collection[str], dataset: str) -> Refusal | None:
-        """Why that peer may not push ``dataset`` (``Hello.dataset``); ``None`` if it may."""
+        """Why a peer with these certificate names may not push ``dataset`` (``Hello.dataset``); ``None`` if it may."""
         if self.dataset and dataset != self.dataset and (dataset or self.publishers):
             # Another installation may have an application of the same name: its updates would be handled here and lost
             # there.

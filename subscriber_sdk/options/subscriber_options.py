@@ -1,5 +1,5 @@
-"""The settings of a subscriber: keyword arguments, otherwise ``WORMHOLE_<NAME>`` in the environment, otherwise a
-default.
+"""The settings of a subscriber. A setting is a keyword argument, or else ``WORMHOLE_<NAME>`` in the environment, or
+else its default.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["ANY_PORT", "SHARED", "Options", "RetryPolicy", "SubscriberOptions", 
 
 @dataclass(slots=True, frozen=True)
 class RetryPolicy:
-    """The number of tries and the waits between them. ``attempts`` includes the first try; waits are seconds.
+    """The number of tries and the waits between them. ``attempts`` includes the first try. Waits are seconds.
 
-    Defaults: eight attempts with doubling waits from 0.1 s take about 13 s, long enough for a restart of what the
-    handler depends on; ``longest_wait`` bounds the wait when more attempts are configured.
+    The default is eight attempts with doubling waits from 0.1 s. They take about 13 s, long enough for a restart of a
+    database that the handler uses. ``longest_wait`` bounds each wait when more attempts are configured.
     """
 
     attempts: int = 8
@@ -123,12 +123,12 @@ class Options:
     application: str
     """The application that this process is a subscriber of."""
     coordinator: str = ""
-    """Where to register: ``zk1:2181,zk2:2181/wormhole``, a path of a TOML file, or empty: it is not
-    registered, and the publisher has this subscriber's address in its own configuration.
+    """Where to register: ``zk1:2181,zk2:2181/wormhole``, or the path of a TOML file. Empty: the subscriber does not
+    register, and the publisher's configuration has its address.
     """
     listen: str = ANY_PORT
-    """The address at which the publishers' connections are accepted. Port 0 is any free port. With a configuration file
-    that lists this subscriber's address, the default is that address.
+    """The address at which connections of publishers are accepted. Port 0 is any free port. The default is the address
+    that a configuration file lists for this subscriber, if there is one.
     """
     advertise: str = ""
     """The address that publishers dial; needed where ``listen`` is a wildcard. Empty: the address of ``listen``."""
@@ -136,54 +136,54 @@ class Options:
     """The name of this instance within the application. Empty: the only instance that a configuration file lists,
     otherwise ``<host name>-<process id>``."""
     weight: float = 1.0
-    """Share of the shards, relative to the other instances."""
+    """The share of the shards that this instance gets, relative to the weights of the other instances."""
     tls: TlsFiles | TlsAuthority | None = None
     """Certificate, key, authority and revocation list (from the environment: ``cert,key,ca`` or ``cert,key,ca,crl``).
     Publishers then need a certificate of the same authority that is not revoked. With ``token`` the authority is enough
     (``"ca"``, ``"ca,crl"``).
     """
     publishers: tuple[str, ...] = ()
-    """With TLS, and needed there: names in the certificates of the publishers, each with or without the dataset that it
-    may push (``"NAME"``, ``"DATASET=NAME"``, or a mapping of datasets to names). See
+    """Names in the certificates of the publishers that may push, each with or without its dataset (``"NAME"``,
+    ``"DATASET=NAME"``, or a mapping of datasets to names). Needed with TLS, and only allowed with TLS. See
     :mod:`subscriber_sdk.options.admission`.
     """
     dial: tuple[str, ...] = ()
     """The addresses of publishers (``host:port``) that this subscriber dials, for an application that is configured
-    with ``connect = "publisher"``. It does not listen then. Empty: it dials those that ``coordinator`` lists, if the
-    application is configured so; otherwise publishers dial it.
+    with ``connect = "publisher"``. A subscriber that dials does not listen. Empty: the subscriber dials the publishers
+    that ``coordinator`` lists, if the application is configured so; otherwise publishers dial the subscriber.
     """
     token: str = field(default="", repr=False)
-    """For a subscriber that dials: a token of the application, from ``wormholectl tokens create``, in place of a
-    certificate. Only a publisher of this machine, or one that proved a name in ``publishers``, receives it.
+    """A token of the application, from ``wormholectl tokens create``, in place of a certificate, for a subscriber that
+    dials. The token is sent only to publishers of this machine, and to publishers that proved a name in ``publishers``.
     """
     insecure: bool = False
     """Allow listening beyond loopback without TLS."""
     concurrency: int = 1
-    """How many ``on_update`` calls of one shard may run at a time; more than one keeps the order of each key only."""
+    """How many ``on_update`` calls of one shard may run at a time. With more than one, only the order of each key is
+    kept."""
     handler_timeout: float = 30.0
-    """How long one callback may take.
-
-    Also the longest wait for a handler when a shard moves.
-    """
+    """How long one callback may take (seconds). A shard that moves to another subscriber waits at most as long for its
+    running callback."""
     stop_timeout: float = 25.0
-    """How long a graceful stop may take: less than the 30 s after which most supervisors kill a process."""
+    """How long a graceful stop may take (seconds). The default is below the 30 s after which most supervisors kill a
+    process."""
     retry: RetryPolicy | None = None
     """The retries after a callback failed. A number means that many attempts. ``None``: the application's
-    configuration, otherwise the defaults of :class:`~subscriber_sdk.calls.retry.RetryPolicy`.
+    configuration, otherwise the defaults of :class:`RetryPolicy`.
     """
     credit: int = 4 * MIB
-    """Bytes of updates of one flow that may be unprocessed in this process: at 200 MB/s enough for 20 ms."""
+    """Bytes of unprocessed updates that one flow may have in this process. The default lasts 20 ms at 200 MB/s."""
     buffer: int = 64 * MIB
-    """Bytes of updates of all flows that may be unprocessed in this process. Finished updates are kept for a rollback,
-    up to twice as many bytes."""
+    """Bytes of unprocessed updates that all flows together may have in this process. Finished updates that are kept for
+    a rollback may take twice as many bytes."""
     max_frame: int = 4 * MIB
     """The largest gRPC message that is accepted."""
     max_update: int = 64 * MIB
-    """The largest single update; larger ones come without values, marked ``too_large``."""
+    """The largest single update in bytes. A larger update is delivered without values, marked ``too_large``."""
 
     max_state: int = 64 * MIB
-    """Bytes of other data than updates that publishers may make this process keep: flows (12 KiB each), schemas,
-    datamarkers, lists. When they are used up, the publisher that uses the most loses its stream.
+    """Bytes that this process may keep for publishers in addition to updates: flows (12 KiB each), schemas, lists and
+    datamarkers. When the bytes are used up, the publisher that uses the most loses its stream.
     """
 
     def __post_init__(self) -> None:
@@ -242,13 +242,12 @@ class Options:
 
     @property
     def lasting(self) -> bool:
-        """Whether this process has the same name after a restart, so that the updates that it parked are delivered to
-        it again."""
+        """Whether this process keeps its name after a restart, so that a retry delivers its parked updates to it."""
         return bool(self.id) or (self.tls is not None and self.tls.cert is not None)
 
     @property
     def max_body(self) -> int:
-        """The largest batch body: twice the largest update, because one comes with other data."""
+        """The largest batch body in bytes: twice the largest update, because a body has other data besides."""
         return 2 * self.max_update
 
 
@@ -279,7 +278,7 @@ def read_options(
 
 
 def _read(name: str, value: Any, where: str) -> Any:
-    """The value in its type; text is read as in the environment."""
+    """The value converted to the option's type. Text is read as from the environment. ``where`` names the option."""
     try:
         match name:
             case "tls" if isinstance(value, str):
@@ -331,7 +330,7 @@ def _addresses(value: Any) -> tuple[str, ...]:
 
 
 def _tls_files() -> tuple[type[TlsFiles], type[TlsAuthority]]:
-    # here, because the models of the configuration take 0.1 s to import
+    # Imported here, because the models of the configuration take 0.1 s to import.
     from wormhole.config import TlsAuthority, TlsFiles
 
     return TlsFiles, TlsAuthority
@@ -344,7 +343,7 @@ def _whole(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A bare number of the environment is a number."""
+    """The value, or a number for text that is only a number."""
     if isinstance(value, str):
         try:
             return float(value) if "." in value else int(value)

@@ -1,1 +1,1 @@
-"""The gRPC service that publishers dial, and each of their streams joined to the flows that it feeds."""
+"""The streams of publishers: accepts or dials them, and connects each stream to the flows that it feeds."""

@@ -1,4 +1,4 @@
-"""One stream joined to the flows that it feeds. Bytes in, bytes out; ``push_server`` (or a test) carries them."""
+"""Connects one stream to the flows that it feeds. Takes and returns bytes, which ``stream`` (or a test) transports."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ _LOSS = {
 class PublisherConnection:
     """Feeds a session's events to flows and their answers to the session.
 
-    ``output``: called when :meth:`take_output` has something, or the stream should end. It is called often, so it has
-    to be cheap. ``soon``: the same for output that may wait a moment for more; by default ``output``. ``epochs``: where
-    assignments are looked up before they are taken. ``publishers``: logs accepted and refused publishers.
+    ``output``: called when :meth:`take_output` has something, or the stream should end. Calls are frequent, so they
+    have to be cheap. ``soon``: called in place of ``output`` for output that may wait a moment for more; by default
+    ``output``. ``epochs``: looks up the recorded epoch of an assignment before the assignment is taken. ``publishers``:
+    logs accepted and refused publishers.
     """
 
     def __init__(
@@ -81,21 +82,21 @@ class PublisherConnection:
         return self.session.closed
 
     def begin(self) -> None:
-        """The stream is open: open its accounts in the budgets."""
+        """Open the accounts of the stream in the memory budgets, because the stream is open."""
         try:
             self.session.hold(STREAM_BYTES, "a stream")
         except ProtocolError as error:
             self.refuse(error)
 
     def receive(self, data: bytes, now: float) -> None:
-        """One message of the publisher."""
+        """Handle one message of the publisher."""
         for event in self.session.receive(data, now):
             self._handle(event)
         if self.session.speaks:
             self._output()
 
     def refuse(self, error: ProtocolError) -> None:
-        """End the stream, with the reason."""
+        """End the stream with a goodbye that contains the reason."""
         if not self.session.closed:
             self._handle(self.session.refuse(error))
             self._output()
@@ -107,7 +108,7 @@ class PublisherConnection:
         self._output()
 
     def take_output(self, now: float) -> bytes | None:
-        """The bytes to send next. It may be called again at once, for more."""
+        """The next message to send; ``None``: nothing waits. Call again for more."""
         if self.session.report_due(now):
             for flow, worker in self._workers.items():
                 if self.session.has(flow, worker.epoch.number):
@@ -115,7 +116,7 @@ class PublisherConnection:
         return self.session.take_output(now)
 
     def lost(self, cause: str) -> None:
-        """The stream ended: running callbacks finish, everything else of its flows is dropped."""
+        """End the stream's flows, because the stream is over. Running callbacks finish. All other work is dropped."""
         self.session.end()
         if self._unchecked is not None:
             self._unchecked.close()
@@ -124,7 +125,7 @@ class PublisherConnection:
             worker.end(Ending.LOST, cause)
 
     def leave(self) -> None:
-        """Every flow was released: send goodbye."""
+        """Send goodbye, because every flow was released."""
         if not self.session.closed:
             self.session.goodbye(push_pb2.Goodbye.LEAVING, "this subscriber leaves")
             self._output()
@@ -187,7 +188,7 @@ class PublisherConnection:
 
     def _assign(self, event: Assigned) -> None:
         if self.session.closed:
-            return  # by an event before it in the same message
+            return  # an earlier event of the same message closed the stream
         log.debug(
             "publisher %s assigns shard %s in epoch %d from %s",
             self.session.peer.name,
@@ -214,7 +215,7 @@ class PublisherConnection:
             return
         try:
             worker = self._shards.assign(_Port(self, event.flow, event.epoch), event)
-        except ProtocolError as error:  # it makes this process keep too much
+        except ProtocolError as error:  # the flow would use more memory than the publisher may
             self._handle(self.session.refuse(error))
             return
         if worker is not None:
@@ -227,7 +228,7 @@ class PublisherConnection:
 
 
 class _Port:
-    """Answers of one epoch of a flow; they are dropped once the stream or the epoch is over."""
+    """The port for the answers of one epoch of a flow. Answers after the end of the stream or epoch are dropped."""
 
     __slots__ = ("_connection", "_epoch", "_flow", "_session", "hold", "peer", "schema")
 

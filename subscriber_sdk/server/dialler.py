@@ -1,7 +1,7 @@
 """Dials publishers (``wormhole.wire.v1.Publisher/Attach``), for a subscriber that they cannot reach.
 
-Each address has one connection after the other. The stream on it is the same as on one that a publisher dialled: the
-publisher begins with ``Hello``.
+Each address has at most one connection, which is dialled again when it is lost. A stream is the same whichever side
+dials: the publisher begins with ``Hello``.
 """
 
 from __future__ import annotations
@@ -41,17 +41,15 @@ need("grpcio", grpc.__version__)
 log = logging.getLogger("subscriber_sdk")
 
 _INSTANCE_BYTES: Final = 16
-_LOOK_S: Final = 5.0  # for publishers that were started
-_KEPT_S: Final = 30.0  # how long an address belongs to the publisher that was connected there last
+_LOOK_S: Final = 5.0  # between two searches for new publishers
+_KEPT_S: Final = 30.0  # how long only the publisher that was connected last is accepted at an address
 
 
 class PublisherDialler:
-    """Dials the publishers of ``options.dial``, and those that are ``found``, and opens a stream of ``streams`` with
-    each.
-    """
+    """Dials the publishers of ``options.dial`` and those that ``found`` returns, and opens a stream to each."""
 
     address: Final = ""
-    """This subscriber does not listen."""
+    """Empty, because this subscriber does not listen."""
 
     def __init__(self, streams: Streams, options: Options, found: FoundPublishers | None = None) -> None:
         check_addresses(options.dial, options.tls, options.token, insecure=options.insecure)
@@ -64,7 +62,7 @@ class PublisherDialler:
         self._found = found
         self._wanted: Collection[str] = options.dial
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._met: dict[str, tuple[str, float]] = {}  # by address: which publisher was connected, and until when
+        self._met: dict[str, tuple[str, float]] = {}  # by address: the publisher that is expected, and until when
 
     async def start(self) -> None:
         """Begin to dial. Raises :class:`~wormhole.model.errors.ConfigError` when a TLS file is wrong."""
@@ -85,8 +83,8 @@ class PublisherDialler:
             await asyncio.sleep(_LOOK_S)
 
     def _dial(self, addresses: Collection[str]) -> None:
-        """Dial these. A connection to another address is kept, because its publisher may serve on without contact to
-        the coordinator; it is not made anew.
+        """Dial these addresses. A connection to any other address is kept, because its publisher may serve without
+        contact to the coordinator, but is not dialled again when it is lost.
         """
         self._wanted = addresses
         for address in addresses:
@@ -94,7 +92,7 @@ class PublisherDialler:
                 self._tasks[address] = asyncio.create_task(self._keep(address), name=f"wormhole dial {address}")
 
     async def _keep(self, address: str) -> None:
-        """One connection after the other."""
+        """Keep a connection to the address: dial again whenever it is lost."""
         redial, problem, loop = Redial(), Problem(""), asyncio.get_running_loop()
         while address in self._wanted:
             began = loop.time()
@@ -111,14 +109,14 @@ class PublisherDialler:
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))
 
     async def _connect(self, address: str) -> bool:
-        """One connection. Returns whether the publisher was accepted. Raises
-        :class:`~wormhole.model.errors.StreamBroken` if it does not accept this subscriber, or cannot be reached.
+        """Dial once, and serve the stream until it ends. Returns whether the publisher was accepted. Raises
+        :class:`~wormhole.model.errors.StreamBroken` if the publisher refuses this subscriber, or cannot be reached.
         """
         channel, certificate = await publisher_channel(address, self.trust, self._options.max_frame)
         async with channel:
             expected = self._expected(address)
             with self._streams.opened(address, _names(certificate), expected=expected) as stream:
-                if stream.connection.closed:  # its certificate is not one of ours, so it learns nothing
+                if stream.connection.closed:  # the publisher's certificate is refused, so nothing is sent to it
                     return False
                 call: Any = channel.stream_stream(METHOD)(metadata=self._attaching.to_metadata())
                 replays = asyncio.create_task(self._take_replays(channel, address, certificate))
@@ -138,8 +136,8 @@ class PublisherDialler:
                 return welcomed
 
     def _expected(self, address: str) -> str:
-        """The publisher that was connected at the address a moment ago, and did not stop; empty: none was. Behind a
-        balancer of several publishers another one may answer, and the flows of the first would be served by none.
+        """The publisher that was connected at the address a moment ago, and did not stop; empty: there was none. Behind
+        a load balancer another publisher may answer, and the flows of the first publisher would not be served.
         """
         met, until = self._met.get(address, ("", 0.0))
         return met if asyncio.get_running_loop().time() - until < _KEPT_S else ""
@@ -152,13 +150,13 @@ class PublisherDialler:
             watching.cancel()
 
     async def _take_replays(self, channel: grpc.aio.Channel, address: str, certificate: Certificate | None) -> None:
-        """Always offer the publisher one more stream, to which it forwards what the task of a mass replay pushes."""
+        """Keep one more stream open to the publisher, which forwards the stream of a mass replay's task on it."""
         metadata = self._attaching.to_metadata()
         redial, running = Redial(), set[asyncio.Task[None]]()
         try:
             while True:
                 wait = redial.wait_s(lasted_s=0.0, acked=False, refused=False, left=False)
-                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # it is refused until this process is attached
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # a call is refused until this process is attached
                 call: Any = channel.stream_stream(OFFER_METHOD)(metadata=metadata)
                 messages = aiter(call)
                 try:
@@ -190,7 +188,8 @@ class PublisherDialler:
 
 
 def check_addresses(dial: Iterable[str], tls: TlsFiles | TlsAuthority | None, token: str, *, insecure: bool) -> None:
-    """Raise :class:`~wormhole.model.errors.ConfigError` for an address to which nothing may be sent without TLS."""
+    """Check that updates and the token may be sent to each address. Raises
+    :class:`~wormhole.model.errors.ConfigError` for an address that needs TLS."""
     far = [address for address in dial if not is_loopback(address)]
     if tls is None and token and far:
         raise ConfigError(
@@ -208,8 +207,8 @@ def check_addresses(dial: Iterable[str], tls: TlsFiles | TlsAuthority | None, to
 async def publisher_channel(
     address: str, trust: Trust | None, max_frame: int
 ) -> tuple[grpc.aio.Channel, Certificate | None]:
-    """A channel that accepts one certificate only: the one that the publisher shows now, whose names the caller checks
-    before it names itself.
+    """Open a channel that accepts only the certificate that the publisher shows now. Returns the channel and this
+    certificate, whose names the caller checks before it sends anything.
     """
     arguments: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", 2 * max_frame),
@@ -218,7 +217,7 @@ async def publisher_channel(
     ]
     if trust is None:
         return grpc.aio.insecure_channel(address, arguments), None
-    from wormhole.host.peer_check import examine  # here, because its library takes 13 MB
+    from wormhole.host.peer_check import examine  # imported here, because its library takes 13 MB of memory
 
     await asyncio.to_thread(trust.current)
     certificate = await examine(address, trust)
@@ -238,7 +237,7 @@ async def _with(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 
 async def refusal(call: Any, address: str) -> StreamBroken:
-    """Why the publisher ended the call, or was not reached."""
+    """The error that explains why the publisher ended the call, or could not be reached."""
     code, details = await call.code(), await call.details() or ""
     metadata = await call.trailing_metadata()
     error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata or grpc.aio.Metadata(), details)

@@ -1,9 +1,9 @@
 """Refuses assignments whose epochs are not recorded in coordination.
 
-Publishers record the epoch of a flow before they assign it. So a peer that may push, but may not write to coordination,
-cannot assign a shard in an epoch that excludes its publisher. An assignment by a former owner of the log, which was on
-its way, is refused too, because the next owner has recorded a higher epoch. If the record cannot be read yet, the
-assignment waits for it: publishers of earlier releases record within a second.
+Publishers record the epoch of a flow before they assign the flow. So a peer that may push, but may not write to
+coordination, cannot take a shard from its publisher with a higher epoch. A late assignment by a former owner of the log
+is refused too, because the next owner has recorded a higher epoch. An assignment waits while its record cannot be read.
+Publishers of earlier releases record up to a second after the assignment.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ AskEpochs = Callable[[Collection[str]], Awaitable[Mapping[str, int] | None]]
 class EpochRecords:
     """The assignments of one stream that wait for their records.
 
-    ``take`` gets assignments whose epoch is recorded. ``refuse`` gets the others with the recorded epoch, 0 if there is
-    none. Without contact they wait.
+    ``take`` is called with assignments whose epoch is recorded. ``refuse`` is called with every other assignment and
+    the recorded epoch, 0 if there is none. Without contact to the coordinator assignments wait.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class EpochRecords:
         self._ask = ask
         self._take = take
         self._refuse = refuse
-        self._waiting: dict[int, tuple[Assigned, float]] = {}  # by flow number; when its time is up
+        self._waiting: dict[int, tuple[Assigned, float]] = {}  # by flow number, with the time at which it is refused
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
 
     def add(self, assigned: Assigned) -> None:
-        """Look for the record of an assignment; ``take`` or ``refuse`` follows."""
+        """Look up the record of an assignment. ``take`` or ``refuse`` is called later."""
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         self._waiting[assigned.flow] = (assigned, until)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look(), name="wormhole epochs")
 
     def drop(self, flow: int) -> Assigned | None:
-        """The flow is revoked. Returns its assignment, if that waited here."""
+        """Drop the assignment of a flow that is revoked. Returns the assignment if it waited here."""
         waited = self._waiting.pop(flow, None)
         return None if waited is None else waited[0]
 
@@ -86,7 +86,7 @@ class EpochRecords:
         for assigned in some:
             present, until = self._waiting.get(assigned.flow, (None, 0.0))
             if present is not assigned:
-                continue  # revoked meanwhile, or assigned again
+                continue  # the flow was revoked, or assigned again, during the lookup
             recorded = assigned.epoch if epochs is None else epochs.get(assigned.shard, 0)
             if assigned.epoch == recorded:
                 del self._waiting[assigned.flow]

@@ -1,4 +1,4 @@
-"""Finds the publishers to dial, from what they announce to the subscribers of an application."""
+"""Finds the publishers that a subscriber dials, from the addresses that publishers announce for an application."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ log = logging.getLogger("subscriber_sdk")
 
 
 class FoundPublishers:
-    """The publishers that serve the application, those that stand by included. Which of them owns a log is not looked
-    at: each is dialled, and the epochs of what they assign decide.
+    """The publishers that serve the application, including standbys. Each is dialled, whether or not it owns a log: the
+    epochs of assignments decide which publisher may push a shard.
     """
 
     def __init__(self, coordinator: Coordinator, options: Options) -> None:
@@ -29,7 +29,7 @@ class FoundPublishers:
         self._said: set[str] = set()
 
     async def addresses(self) -> Collection[str]:
-        """Where to dial; empty: nothing is known now."""
+        """The addresses to dial; empty: none is known now."""
         application = self._options.application
         try:
             points = await self._coordinator.attach_points(application)
@@ -50,7 +50,7 @@ class FoundPublishers:
         return tuple(dict.fromkeys(found.values()))
 
     def _usable(self, point: AttachPoint) -> str:
-        """Where this subscriber may dial the publisher; empty: nowhere."""
+        """The address at which this subscriber may dial the publisher; empty: there is none."""
         options = self._options
         certified = options.tls is not None and options.tls.cert is not None
         address = point.address if certified or not options.token else point.token_address

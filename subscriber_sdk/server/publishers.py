@@ -1,4 +1,4 @@
-"""Logs which publishers are connected, and what to check while none is."""
+"""Logs which publishers are connected, and what an operator should check while no publisher is connected."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ __all__ = ["Publishers"]
 log = logging.getLogger("subscriber_sdk")
 
 _PATIENCE_S: Final = 10.0
-"""A publisher dials a new subscriber within a second, and a restarted publisher is back within a few seconds."""
+"""Seconds without a publisher before a warning. A publisher dials a new subscriber within a second, and a restarted
+publisher is back within a few seconds."""
 _REPEAT_S: Final = 300.0
 _SHOWN: Final = 8
 _REMEMBERED: Final = 64
 
 
 class Publishers:
-    """Every method is called on the event loop, whose clock is used. ``serves``: whether this process has a flow."""
+    """The log lines about publishers. Every method is called on the event loop, whose clock is used.
+
+    ``serves``: returns whether this process has a flow.
+    """
 
     def __init__(self, options: Options, serves: Callable[[], bool]) -> None:
         self._options = options
         self._serves = serves
         self._connected: set[PushingPeer] = set()
-        self._refused: dict[str, None] = {}  # what was logged, the oldest first
+        self._refused: dict[str, None] = {}  # refusals that were logged, the oldest first
         self._address = ""
         self._waits = False
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def expected(self, address: str) -> None:
-        """Publishers are expected from now on. ``address``: where this subscriber listens; empty: it dials them."""
+        """Expect publishers from now on. ``address``: where this subscriber listens; empty: it dials the publishers."""
         options, self._address, self._waits = self._options, address, True
         where = "without a coordinator" if not options.coordinator else f"coordinator {options.coordinator}"
         if options.coordinator == SHARED:
@@ -47,13 +51,13 @@ class Publishers:
         self._wait()
 
     def connected(self, peer: PushingPeer) -> None:
-        """A publisher's stream was accepted."""
+        """Log that a publisher's stream was accepted."""
         log.info("publisher %s connected", peer.name)
         self._connected.add(peer)
         self._wait()
 
     def refused(self, who: str, why: Problem) -> None:
-        """A publisher was not accepted. It dials repeatedly, but that is logged once."""
+        """Log that a publisher was refused. The publisher dials repeatedly, but the refusal is logged once."""
         if why.text in self._refused:
             return
         self._refused[why.text] = None
@@ -62,7 +66,7 @@ class Publishers:
         log.warning("refused %s: %s", who, why)
 
     def disconnected(self, peer: PushingPeer) -> None:
-        """A stream is over. A stream that was not accepted is ignored."""
+        """Log that a stream is over. A stream that was not accepted is ignored."""
         if peer in self._connected:
             self._connected.discard(peer)
             if not self._connected:
@@ -80,7 +84,7 @@ class Publishers:
         return f"{self._options.application}/{self._options.instance}"
 
     def _wait(self) -> None:
-        """From now on a publisher is expected, or if one is connected, a shard of it."""
+        """Begin to wait for a publisher, or, if one is connected, for a shard of that publisher."""
         if self._waits:
             self._since = asyncio.get_running_loop().time()
             self._look_after(_PATIENCE_S)

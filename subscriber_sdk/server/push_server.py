@@ -30,7 +30,7 @@ SERVICE: Final = "wormhole.wire.v1.Subscriber"
 _ANOTHER: Final = "give the publisher another certificate; the files are read again without a restart"
 _HANDSHAKE_MS: Final = 10_000
 _IDLE_MS: Final = 60_000
-_MOST_STREAMS: Final = 2048  # this includes the streams of strangers, which get a refusal
+_MOST_STREAMS: Final = 2048  # the most streams, including the streams of strangers, which are refused
 
 
 class PushServer:
@@ -60,9 +60,9 @@ class PushServer:
         options = self._options
         server = grpc.aio.server(
             options=[
-                # A second server would bind the same port without an error and get half of the connections.
+                # Otherwise a second server could bind the same port without an error, and would get half of the calls.
                 ("grpc.so_reuseport", 0),
-                # Twice the announced limit: slightly larger messages get an answer that names it, gRPC refuses others.
+                # Twice the announced limit, so that a slightly larger message gets an answer that names the limit.
                 ("grpc.max_receive_message_length", 2 * options.max_frame),
                 ("grpc.max_send_message_length", -1),
                 # A publisher has one stream on each connection. A connection without a stream, or with an unfinished
@@ -73,7 +73,7 @@ class PushServer:
             ],
             maximum_concurrent_rpcs=_MOST_STREAMS,
         )
-        handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes: parsing is the session's
+        handler: Any = grpc.stream_stream_rpc_method_handler(self._push)  # raw bytes, which the session parses
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Push": handler}),))
         self.trust = await asyncio.to_thread(open_trust, options.tls)
         self.port = await add_port(server, options.listen, self.trust)
@@ -103,7 +103,7 @@ class PushServer:
         return (push_pb2.Goodbye.NOT_ALLOWED, why, _ANOTHER) if why else None
 
     def _watch(self, stream: PublisherStream, trust: Trust, context: Any) -> asyncio.Task[None]:
-        """Ends the stream when a newly loaded list revokes the publisher's certificate."""
+        """End the stream when a newly loaded revocation list contains the publisher's certificate."""
 
         async def watch() -> None:
             why = await trust.until_revoked(trust.client(context.auth_context()))

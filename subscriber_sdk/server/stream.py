@@ -1,4 +1,4 @@
-"""The streams of a subscriber, whichever side dialled. Each has a reader, a writer, and a timer for silence."""
+"""The streams of a subscriber, whichever side dialled. Each has a reader, a writer, and a timer for heartbeats."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ _END_S: Final = 1.0  # how long a publisher that was dialled may take to end a s
 
 
 class Streams:
-    """The open streams of one subscriber, and what all of them share.
+    """The open streams of one subscriber, and the state that all of them share.
 
-    ``admission``: which publishers may push, for streams that begin from now on. ``epochs``: where assignments of
-    streams that begin from now on are looked up; ``None``: nowhere. ``publishers`` logs which publishers are connected.
+    ``admission``: decides which publishers may push. ``epochs``: looks up the recorded epochs of assignments; ``None``:
+    assignments are not looked up. Both apply to streams that begin later. ``publishers``: logs which publishers are
+    connected.
     """
 
     def __init__(self, shards: Shards, options: Options) -> None:
@@ -51,11 +52,11 @@ class Streams:
         self._shards = shards
         self._options = options
         self._open: set[PublisherStream] = set()
-        self._late = 0  # frames, of streams that ended
+        self._late = 0  # late frames on streams that ended
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """The number of open streams, and the number of frames that arrived too late so far."""
+        """The number of open streams, and the number of frames so far that arrived after the end of their epoch."""
         streams = tuple(self._open)
         return len(streams), self._late + sum(stream.connection.session.dropped for stream in streams)
 
@@ -68,8 +69,8 @@ class Streams:
     def opened(
         self, label: str, names: frozenset[str], refusal: Refusal | None = None, expected: str = ""
     ) -> Iterator[PublisherStream]:
-        """A stream to the publisher ``label``, whose certificate has these ``names``. Its goodbye is the ``refusal`` if
-        there is one. ``expected``: see :class:`~subscriber_sdk.options.admission.Admission`.
+        """Open a stream to the publisher ``label``, whose certificate has these ``names``. With a ``refusal`` only
+        goodbye is sent. ``expected``: see :class:`~subscriber_sdk.options.admission.Admission`.
         """
         refusal = refusal or self.admission.refuses_certificate(names)
         admission = replace(self.admission, expected=expected)
@@ -91,7 +92,7 @@ class Streams:
             self._late += stream.connection.session.dropped
 
     async def leave(self) -> None:
-        """Say goodbye on every stream."""
+        """Send goodbye on every stream, and wait until the streams have ended."""
         for stream in list(self._open):
             stream.connection.leave()
         if self._open:
@@ -99,7 +100,7 @@ class Streams:
 
 
 class PublisherStream:
-    """One stream: a reader that always reads, a writer that sends the output, a timer for silence."""
+    """One stream: a reader that always reads, a writer that sends the output, and a timer for heartbeats."""
 
     def __init__(
         self,
@@ -133,12 +134,12 @@ class PublisherStream:
         self.connection = PublisherConnection(session, shards, self._due.set, epochs, publishers, self._speak_soon)
 
     def _speak_soon(self) -> None:
-        """Send at once after a pause, otherwise later, so that one message answers several."""
+        """Send at once after a pause, or else after a delay, so that one message answers several."""
         if self._soon is None and not self._due.is_set():
             self._soon = self._call_at(self._said_at + _PROGRESS_S, self._due.set)
 
     def _end(self, error: ProtocolError) -> None:
-        """End the stream, because another one needs its memory."""
+        """End the stream, because another stream needs the memory that this stream uses."""
         self.connection.refuse(error)
 
     async def run(
@@ -149,8 +150,9 @@ class PublisherStream:
     ) -> None:
         """Run until either side has ended the stream.
 
-        ``end``: signals to a publisher that was dialled that nothing more is written. It then ends the stream, which is
-        waited for: gRPC cancels a call with the read that is cancelled, and what was written last may be lost.
+        ``end``: signals to a publisher that was dialled that nothing more is written. The publisher then ends the
+        stream. This method waits for that end, because a cancelled read would cancel the gRPC call, which may lose the
+        last written message.
         """
         reader = asyncio.create_task(self._read(requests), name="wormhole stream reader")
         writer = asyncio.create_task(self._write(write), name="wormhole stream writer")
@@ -168,7 +170,7 @@ class PublisherStream:
             else:
                 cause = "closed"
                 if end is not None:
-                    with suppress(grpc.RpcError, asyncio.InvalidStateError):  # the publisher ended it first
+                    with suppress(grpc.RpcError, asyncio.InvalidStateError):  # the publisher ended the stream first
                         await end()
                     await asyncio.wait({reader}, timeout=_END_S)
         finally:
@@ -186,7 +188,7 @@ class PublisherStream:
                 if not connection.closed:
                     connection.receive(data, time())
         except grpc.RpcError as error:
-            status, problem = refusal_of(error)  # its repr has several lines
+            status, problem = refusal_of(error)  # the error's repr has several lines
             return f"the connection broke: {why_unreachable(problem.text) or status}"
         return "the publisher ended the stream"
 

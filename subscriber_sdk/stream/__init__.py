@@ -1,1 +1,1 @@
-"""The protocol of one stream, without I/O: a publisher's frames in, events out, and the answers to them."""
+"""The push protocol of one stream, without I/O: turns a publisher's frames into events, and answers into frames."""

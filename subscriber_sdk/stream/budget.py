@@ -1,9 +1,9 @@
-"""The memory that publishers make this process use in addition to updates under credit. Pure.
+"""Limits the memory that publishers make this process use in addition to updates within their credit. Pure.
 
 There are two budgets, each for all streams together. One is for data that stays as long as a stream or a flow: flows,
-schemas, markers, lists, texts, in bytes that were estimated from measurements. The other is for batches that are larger
-than their flow's credit. No stream waits: if data does not fit, the publisher that uses the most loses its stream. So a
-publisher that exceeds a budget cannot use the memory of another publisher.
+schemas, markers, lists, texts. Its bytes are estimates from measurements. The other is for batches that are larger than
+their flow's credit. Streams do not wait for memory: if data does not fit, the publisher that uses the most loses its
+stream. So a publisher that exceeds a budget cannot use the memory of another publisher.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ __all__ = ["FLOW_BYTES", "STREAM_BYTES", "Account", "Accounts", "Budget", "large
 FLOW_BYTES: Final = 12 << 10
 """The memory of a flow, without names and lists. Measured: 10.2 KB."""
 STREAM_BYTES: Final = 128 << 10
-"""The memory of a stream: gRPC's buffers, two tasks, frames on their way out."""
+"""The memory of a stream: gRPC's buffers, two tasks, and outgoing frames."""
 
 
 def state_budget(max_state: int) -> Budget:
-    """The budget of data that stays as long as a stream or flow: flows, schemas, markers, lists, texts."""
+    """The budget for data that stays as long as a stream or flow: flows, schemas, markers, lists, texts."""
     hint = "have more instances share the shards, or raise the subscriber's option `max_state`"
     return Budget(max_state, "flows, schemas, datamarkers and lists", hint)
 
 
 def large_budget(max_body: int) -> Budget:
-    """The budget of batches over their flow's credit: enough for two of the largest."""
+    """The budget for batches larger than their flow's credit: enough for two batches of the largest size."""
     hint = "nothing: it is sent again when there is room; the subscriber's option `max_update` sets how much"
     return Budget(2 * max_body, "batches over their credit", hint)
 
 
 class Budget:
-    """``limit``: bytes of all accounts together.
+    """A limit on the memory of all streams together. ``limit``: bytes of all accounts.
 
-    ``what``: the data that is counted; ``hint``: what an operator can do when it is too much.
+    ``what``: the name of the counted data; ``hint``: what an operator can do when the limit is reached.
     """
 
     def __init__(self, limit: int, what: str, hint: str) -> None:
@@ -51,8 +51,8 @@ class Budget:
         return f"<Budget: {self.used} of {self.limit} bytes in {len(self._accounts)} accounts>"
 
     def open(self, owner: str, end: Callable[[ProtocolError], None] = lambda error: None) -> Account:
-        """Open the account of a stream. ``owner``: the pushing publisher, equal for all its streams as far as that can
-        be known; ``end``: ends the stream when another stream needs its memory.
+        """Open the account of a stream. ``owner``: the pushing publisher, the same for all its streams if they can be
+        recognised; ``end``: ends the stream when another stream needs its memory.
         """
         account = Account(self, owner, end)
         self._accounts.add(account)
@@ -61,7 +61,7 @@ class Budget:
     def make_room(self, account: Account, what: str) -> None:
         """End streams of the publisher that uses the most until all data fits.
 
-        Raises :class:`~wormhole.model.errors.ProtocolError` if that is ``account``'s owner.
+        Raises :class:`~wormhole.model.errors.ProtocolError` if this publisher is the owner of ``account``.
         """
         while self.used > self.limit:
             held: dict[str, int] = {}
@@ -81,13 +81,13 @@ class Budget:
             victim.end(error)
 
     def forget(self, account: Account) -> None:
-        """The account's stream is over."""
+        """Remove the account of a stream that is over."""
         self._accounts.discard(account)
         self.used -= account.held
 
 
 class Account:
-    """The memory that one stream makes this process use. A closed account has none, and ignores releases."""
+    """The memory that one stream makes this process use. A closed account holds 0 bytes, and ignores releases."""
 
     __slots__ = ("_budget", "end", "held", "owner")
 

@@ -1,11 +1,10 @@
-"""The number of callbacks of a shard that returned, by windows of commit time. The publisher gets these counts with
-each acknowledgement. Pure.
+"""Counts the callbacks of a shard that returned, by windows of commit time. The publisher gets these counts with each
+acknowledgement. Pure.
 
-The counts include repeats, and only rise as long as their ``life`` is the same, over epochs and streams. So nothing is
-lost if a report is lost with its stream, or with a publisher that dies before it stores the report: the next report has
-the same counts or higher ones. Another count has the updates that were rolled back: a callback failed or the epoch
-ended, and they are delivered again. The difference is the present pass, which leads to the next acknowledgement and
-contains each update once.
+The counts include repeats. With the same ``life`` they only rise, over epochs and streams. So a report may be lost with
+its stream, or with a publisher that dies before it stores the report: the next report has the same counts or higher
+ones. A second count has the updates that were rolled back and are delivered again, because a callback failed or the
+epoch ended. The difference of the two counts contains each update once.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ from wormhole.wire.tally import window_of
 __all__ = ["MOST_WINDOWS", "NO_COUNTS", "Counts", "CountsReport", "windows_in"]
 
 MOST_WINDOWS: Final = 1100
-"""The number of windows that are remembered for one shard: a week, as publishers keep them, and some more. The earliest
-are dropped first."""
+"""The most windows that are kept for one shard: a week, as at publishers, and some more. The earliest windows are
+dropped first."""
 
 
 @dataclass(slots=True, frozen=True)
 class CountsReport:
-    """``windows``: the windows that changed after ``since``; ``at``: the next report's ``since``."""
+    """The counts for one report. ``windows``: those that changed after ``since`` of :meth:`Counts.report`; ``at``: the
+    ``since`` of the next report."""
 
     life: int
     windows: Mapping[int, ProcessedCount]
@@ -40,8 +40,9 @@ class CountsReport:
 
 @dataclass(slots=True)
 class _Window:
-    """``rolled_back``: how many of ``updates`` and ``aside`` together are delivered again; ``before``: both counts at
-    the beginning of the present pass; ``at``: the last change.
+    """The counts of one window. ``rolled_back``: how many of ``updates`` and ``aside`` together are delivered again;
+    ``before``: ``updates`` and ``aside`` together at the last acknowledgement or rollback; ``at``: the number of the
+    last change.
     """
 
     updates: int = 0
@@ -63,18 +64,17 @@ class Counts:
         self.epochs: tuple[int, ...] = ()
         """The last few epochs in which the shard was assigned in this life."""
         self._begun = 0  # the last epoch in which callbacks ran
-        self._at = 0  # counts changes
-        self._windows: OrderedDict[int, _Window] = OrderedDict()  # the one that changed last at the end
-        self._passing: dict[int, _Window] = {}  # those of the present pass
+        self._at = 0  # the number of changes
+        self._windows: OrderedDict[int, _Window] = OrderedDict()  # in the order of their last changes
+        self._passing: dict[int, _Window] = {}  # windows that changed since the last acknowledgement or rollback
 
     def assigned(self, epoch: int) -> None:
-        """The shard was assigned, whether or not a callback of the epoch ever runs."""
+        """Note that the shard was assigned, whether or not a callback of the epoch ever runs."""
         self.epochs = (*self.epochs, epoch)[-KEPT_LIVES:]
 
     def begin(self, epoch: int) -> None:
-        """Another epoch begins, and no callback of an earlier one runs any more. Publishers remember a limited number
-        of lives. If they may have forgotten this one, another life begins, because otherwise all its counts would seem
-        new.
+        """Begin an epoch; no callback of an earlier epoch runs any more. Publishers remember a limited number of lives.
+        If they may have forgotten this life, another life begins, because its counts would otherwise be added twice.
         """
         if epoch - self._begun > KEPT_LIVES:
             self.life = _new_life()
@@ -92,21 +92,21 @@ class Counts:
             self.forget()
 
     def set_aside(self, window: int, hash_: int) -> None:
-        """An update was parked or skipped, and so is processed."""
+        """Count an update as parked or skipped. Its batch is also counted by :meth:`processed`."""
         counts = self._of(window)
         counts.updates -= 1
         counts.aside += 1
         counts.aside_hash = (counts.aside_hash + hash_) % (1 << 64)
 
     def rolled_back(self) -> None:
-        """Updates that were counted since the last acknowledged datamarker are delivered again."""
+        """Count the updates since the last acknowledged datamarker as rolled back: they are delivered again."""
         for window in list(self._passing):
             counts = self._of(window)
             counts.rolled_back += counts.updates + counts.aside - counts.before
         self.acknowledged()
 
     def acknowledged(self) -> None:
-        """All updates counted so far are acknowledged: another pass begins."""
+        """Note that all updates counted so far are acknowledged."""
         for counts in self._passing.values():
             counts.before = counts.updates + counts.aside
         self._passing.clear()
@@ -142,8 +142,8 @@ class Counts:
 
 
 def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
-    """The number of updates of each window among the first ``updates`` of a body, or in all of it. Rows of a backfill
-    are in no window, because they are not changes.
+    """The number of updates of each window among the first ``updates`` of a body (``None``: in the whole body). Rows of
+    a backfill are in no window, because they are not changes.
     """
     count = len(body.updates) if updates is None else updates
     reads = {number for number, source in enumerate(body.sources) if is_read_source(source)}
@@ -168,7 +168,7 @@ def windows_in(body: ParsedBody, updates: int | None = None) -> dict[int, int]:
 
 
 def _windows_without(reads: Set[int], body: ParsedBody, count: int) -> dict[int, int]:
-    """As :func:`windows_in`, for the transactions whose source is none of ``reads``."""
+    """Like :func:`windows_in`, without the transactions whose source is one of ``reads``."""
     found: dict[int, int] = {}
     sources: Sequence[int] = body.tx_source[:]
     for ordinal in range(count):

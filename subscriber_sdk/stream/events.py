@@ -54,7 +54,7 @@ class Assigned:
 
 @dataclass(slots=True)
 class BatchArrived:
-    """A whole batch body, in order. ``unfinished``: whether its last transaction continues in the next one."""
+    """A whole batch body arrived, in order. ``unfinished``: whether its last transaction continues in the next body."""
 
     flow: int
     number: int
@@ -81,7 +81,7 @@ class Revoked:
 
 @dataclass(slots=True)
 class LossArrived:
-    """Log is missing; answer with :meth:`Session.decide_loss`."""
+    """A part of the log is missing; answer with :meth:`Session.decide_loss`."""
 
     flow: int
     frame: push_pb2.DataLoss
@@ -90,7 +90,7 @@ class LossArrived:
 
 @dataclass(slots=True)
 class NoticeArrived:
-    """A replay begins (or ends). ``latest``: it has only the last change of each key."""
+    """A replay begins or ends. ``latest``: whether the replay has only the last change of each key."""
 
     flow: int
     begin: bool
@@ -99,7 +99,7 @@ class NoticeArrived:
 
 @dataclass(slots=True)
 class RangeArrived:
-    """Every row of a range of keys was sent. It has the checked frame, serialized, and its schema."""
+    """Every row of a range of keys was sent. ``frame``: the checked ``ChunkEnd``, serialized."""
 
     flow: int
     frame: bytes
@@ -117,7 +117,7 @@ class ScanEnded:
 
 @dataclass(slots=True)
 class ParkAnswered:
-    """A parked update is durable, or ``refused`` has the reason and the next step."""
+    """The publisher stored a parked update durably. Otherwise ``refused`` has the reason and the next step."""
 
     flow: int
     update_id: str

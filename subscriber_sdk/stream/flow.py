@@ -1,4 +1,4 @@
-"""One epoch of a flow on its stream: what it may receive (batch numbers, credit, parts), and what it reported. Pure.
+"""One epoch of a flow on its stream: checks the publisher's frames (numbers, credit, parts), counts reports. Pure.
 
 The grammar of an epoch, publisher's frames only::
 
@@ -30,10 +30,10 @@ class SubscriberFlowPhase(Enum):
     """The state of an epoch of a flow."""
 
     ASSIGNED = "assigned"
-    """Assign arrived. Our Accepted was not sent, so the publisher may not send anything."""
+    """Assign arrived. The publisher may not send anything before our Accepted."""
     OPEN = "open"
     FAILED = "failed"
-    """We sent Failed: arriving frames are dropped until the publisher revokes or assigns again."""
+    """We sent Failed. Frames are dropped until the publisher revokes the flow, or assigns it again."""
     REVOKED = "revoked"
     """Revoke arrived. Our Released was not sent."""
 
@@ -76,18 +76,18 @@ class SubscriberFlow:
         self.epoch = epoch
         self.shard = shard
         self.generation = generation
-        """The generation of the flow's last backfill; 0: none was requested."""
+        """The generation of the flow's last backfill; 0: no backfill was requested."""
         self.phase = SubscriberFlowPhase.ASSIGNED
         self.credit = 0
         self._max_body = max_body_bytes
         self._last = 0  # number of the newest batch that began
-        self._unfinished = False  # whether its last transaction continues in the next one
+        self._unfinished = False  # whether the last transaction of the newest batch continues in the next batch
         self.in_flight = 0
-        """Bytes of bodies that arrived and were not reported as progress."""
+        """Bytes of bodies that arrived and are not yet reported as progress."""
         self.progressed = 0
-        """The last batch that was reported as progress."""
+        """The number of the last batch that was reported as progress."""
         self.unsaid = 0
-        """Bytes of progress that were not sent to the publisher yet."""
+        """Bytes of processed batches whose progress was not sent to the publisher yet."""
         self._sizes: deque[tuple[int, int]] = deque()  # (number, bytes) not yet reported as progress
         self._parts: bytearray | None = None
         self._parts_index = 0
@@ -96,14 +96,14 @@ class SubscriberFlow:
         self.kept = 0
         """Bytes that :meth:`keep` counted and :meth:`acknowledged` did not give back."""
         self.deciding = False
-        """Whether a data loss was reported about which the application has not decided."""
+        """Whether the publisher reported a data loss, and the application has not decided about it yet."""
         self.excess_charged = 0
-        """Bytes over the credit that are charged to the stream."""
+        """Bytes above the credit that are charged to the stream's account."""
         self.counts = NO_COUNTS
-        """What the shard's callbacks processed; reported with every answer once the flow is accepted."""
-        self._counts_at = 0  # how far they were reported in this epoch
+        """The delivery counts of the shard, which every answer reports once the flow is accepted."""
+        self._counts_at = 0  # ``CountsReport.at`` of the last report in this epoch
         self.reported: push_pb2.HandlerReport | None = None
-        """The last report of its callbacks."""
+        """The last report about the flow's callbacks."""
 
     @property
     def owes_credit(self) -> bool:
@@ -116,7 +116,7 @@ class SubscriberFlow:
         return max(0, self.in_flight - self.credit) if self.credit else 0
 
     def batch(self, frame: push_pb2.Batch) -> bytes:
-        """Take a whole batch. Returns its body."""
+        """Check a whole batch, and return its body."""
         self.between("batch")
         body = frame.body
         self._begin("batch", frame.number, len(body), "body")
@@ -124,7 +124,7 @@ class SubscriberFlow:
         return body
 
     def part(self, frame: push_pb2.Part) -> bytes | None:
-        """Take a part. Returns the whole body if it was the last part."""
+        """Check a part of a batch. Returns the whole body after the last part, ``None`` before."""
         self._opened("part")
         if self._parts is None:
             if frame.index:
@@ -155,13 +155,13 @@ class SubscriberFlow:
         return body
 
     def between(self, kind: str) -> None:
-        """A frame of ``kind``, which comes between batches."""
+        """Check a frame of ``kind``, which may come only between batches."""
         self._opened(kind)
         if self._parts is not None:
             raise self._broken(kind, "flow", f"came amid the parts of batch {self._last}")
 
     def between_transactions(self, kind: str) -> None:
-        """A frame of a backfill, which comes between batches and between transactions."""
+        """Check a frame of a backfill, which may come only between batches and between transactions."""
         self.between(kind)
         if not self.generation:
             raise self._broken(kind, "flow", "came to a flow that was assigned without a generation")
@@ -169,13 +169,13 @@ class SubscriberFlow:
             raise self._broken(kind, "flow", f"came amid a transaction, which goes on behind batch {self._last}")
 
     def keep(self, size: int, marker: Datamarker | None = None) -> None:
-        """Count a frame of ``size`` bytes that is kept: a ``marker``, or a frame that is kept until the next marker is
-        acknowledged."""
+        """Count ``size`` bytes of a frame that is kept until a datamarker is acknowledged: the frame's own ``marker``,
+        or else the next one."""
         self._kept.append((marker, size))
         self.kept += size
 
     def acknowledged(self, marker: Datamarker) -> int:
-        """Frames up to ``marker`` are no longer kept. Returns their bytes."""
+        """Stop counting frames up to ``marker``, which are no longer kept. Returns their bytes."""
         kept, before = self._kept, self.kept
         upto = 0
         for i, (waiting, _) in enumerate(kept, 1):
@@ -184,13 +184,13 @@ class SubscriberFlow:
                     break
                 upto = i
                 if waiting == marker:
-                    break  # later ones may have the same place, with more of a backfill
+                    break  # a later marker may have the same place, with more rows of a backfill before it
         for _ in range(upto):
             self.kept -= kept.popleft()[1]
         return before - self.kept
 
     def progress(self, number: int) -> None:
-        """Progress is reported up to ``number``: its bytes no longer count."""
+        """Report progress up to batch ``number``: the bytes of these batches no longer count."""
         self.progressed = number
         sizes = self._sizes
         while sizes and sizes[0][0] <= number:
@@ -199,13 +199,13 @@ class SubscriberFlow:
             self.unsaid += size
 
     def new_counts(self) -> CountsReport:
-        """The counts since the last of these reports in this epoch."""
+        """The counts since :meth:`new_counts` was called last in this epoch."""
         report = self.counts.report(self._counts_at)
         self._counts_at = report.at
         return report
 
     def close(self, phase: SubscriberFlowPhase) -> None:
-        """No further data is accepted: drop an incomplete batch."""
+        """Accept no further data, and drop an incomplete batch."""
         self.phase = phase
         self._parts = None
 

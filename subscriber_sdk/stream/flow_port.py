@@ -1,4 +1,4 @@
-"""The port for the answers of one flow. It is all that the flow's worker knows of the stream."""
+"""The port for the answers of one flow, by which the flow's worker does not depend on the stream."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["NO_ABILITIES", "Abilities", "FlowPort", "Held", "PushingPeer"]
 
 @dataclass(slots=True, frozen=True)
 class Abilities:
-    """What an application can do in addition to processing updates.
+    """Optional abilities of an application.
 
-    ``verifies``: return the keys and content of its rows; ``takes_ranges``: remove rows of a range that were not sent.
+    ``verifies``: it returns the keys and content of its rows; ``takes_ranges``: it removes rows that a range lacks.
     """
 
     verifies: bool = False
@@ -32,9 +32,9 @@ NO_ABILITIES: Final = Abilities()
 
 @dataclass(slots=True, frozen=True)
 class Held:
-    """The epoch of a shard that this process holds. ``by``: the publisher that assigned it, by its own name.
+    """The epoch of a shard that this process holds. ``by``: the name of the publisher that assigned this epoch.
 
-    ``contested``: whether that is another publisher than the refused one, and is connected.
+    ``contested``: whether this publisher is connected, and is not the publisher whose assignment was refused.
     """
 
     epoch: int
@@ -44,11 +44,11 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class PushingPeer:
-    """The publisher at the other end of a stream. It may be kept without keeping the stream.
+    """The publisher at the other end of a stream. The object may outlive the stream.
 
-    ``name``: its own name; ``dataset`` and ``log``: what it reads; ``owner``: the lock under which it serves
-    (``Hello.owner``), empty if that is not known; ``names``: the names of its certificate, none without TLS;
-    ``connected``: whether the stream is open; ``left``: whether it ended the stream because it stops.
+    ``name``: the publisher's name for itself; ``dataset`` and ``log``: the log that it reads; ``owner``: the lock under
+    which it serves (``Hello.owner``), empty if not known; ``names``: the names of its certificate, none without TLS;
+    ``connected``: whether the stream is open; ``left``: whether the publisher ended the stream because it stops.
     """
 
     name: str = ""
@@ -74,15 +74,15 @@ class FlowPort(Protocol):
 
     def accept(self, credit: int, have: Datamarker | None, counts: Counts, move: int) -> None:
         """Accept the flow, so that batches may be sent. ``counts``: reported with every answer from now on. ``move``:
-        of the application when it stored ``have``; 0: unknown."""
+        the number of the last move that the application knew when it stored ``have``; 0: unknown."""
         ...
 
     def progress(self, number: int | None) -> None:
-        """Callbacks up to this batch returned; ``None``: only the counts changed."""
+        """Report that callbacks up to batch ``number`` returned; ``None``: only the counts changed."""
         ...
 
     def ack(self, marker: Datamarker) -> bool:
-        """Everything before the marker was processed. Returns false if the stream or the epoch is over."""
+        """Acknowledge ``marker``: everything before it was processed. Returns false if the stream or epoch is over."""
         ...
 
     def release(self, marker: Datamarker | None) -> None:
@@ -90,12 +90,13 @@ class FlowPort(Protocol):
         ...
 
     def fail(self, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None) -> None:
-        """The flow cannot continue at this subscriber. ``held``: the epoch of the shard that this process holds
-        instead."""
+        """Report that the flow cannot continue at this subscriber. ``held``: the epoch of the shard that this process
+        holds instead."""
         ...
 
     def park(self, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
-        """Have an update stored; :meth:`~subscriber_sdk.work.flow_worker.FlowWorker.park_answered` gets the answer."""
+        """Have the publisher store an update. Its answer is passed to
+        :meth:`~subscriber_sdk.work.flow_worker.FlowWorker.park_answered`."""
         ...
 
     def verified(self, verified: push_pb2.Verified) -> None:
@@ -111,11 +112,11 @@ class FlowPort(Protocol):
         ...
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
-        """Count ``size`` bytes that this publisher makes the process keep, for ``what``, until the result is called.
-        Raises :class:`~wormhole.model.errors.ProtocolError` if that is too much.
+        """Charge ``size`` bytes of memory for ``what`` to this publisher. The returned function ends the charge. Raises
+        :class:`~wormhole.model.errors.ProtocolError` if the publisher exceeds its budget.
         """
         ...
 
     def schema(self, id_: int) -> Schema:
-        """A schema of the stream. Raises ``KeyError``."""
+        """The schema with this id on the stream. Raises ``KeyError`` if there is none."""
         ...

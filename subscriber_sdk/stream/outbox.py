@@ -1,5 +1,5 @@
-"""The frames that wait to be sent on one stream, in order. Only the newest progress and the newest acknowledgement of
-each flow wait. They are sent before the flow's next frame.
+"""The queue of frames to be sent on one stream. Of each flow only the newest progress and the newest acknowledgement
+wait. They are sent before the flow's next frame.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from wormhole.wire.v1 import push_pb2
 __all__ = ["Outbox"]
 
 _MESSAGE: Final = 2 << 20
-_FRAMES: Final = 4096  # frames in one message; publishers take 65,536
-_WINDOWS: Final = 1000  # whose counts one frame reports; publishers take 4096
+_FRAMES: Final = 4096  # the most frames in one message; publishers accept 65,536
+_WINDOWS: Final = 1000  # the most windows whose counts one frame reports; publishers accept 4096
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Outbox:
         self._pending: dict[int, _Pending] = {}  # by flow number, in the order in which they began to wait
 
     def __len__(self) -> int:
-        """Frames that wait, without pending answers."""
+        """The number of waiting frames, without pending answers."""
         return len(self._frames)
 
     def add(self, **kind: Any) -> None:
@@ -49,13 +49,13 @@ class Outbox:
         self._frames.append(push_pb2.SubscriberFrame(**kind))
 
     def begin(self, flow: SubscriberFlow, counts: Counts) -> CountsReport:
-        """The flow is accepted, and reports ``counts`` from now on. Returns the earlier counts."""
-        counts.forget()  # the earlier counts fit into one frame
+        """Begin to report ``counts`` of a flow that is accepted. Returns the counts from before this epoch."""
+        counts.forget()  # so that the counts fit into one frame
         flow.counts = counts
         return flow.new_counts()
 
     def progress(self, flow: SubscriberFlow) -> None:
-        """Batches up to ``flow.progressed`` are processed, or the counts changed."""
+        """Queue a report that batches up to ``flow.progressed`` are processed, or that the counts changed."""
         self._of(flow).progressed = flow.progressed
 
     def ack(self, flow: SubscriberFlow, marker: Datamarker) -> None:
@@ -72,14 +72,14 @@ class Outbox:
             self.add(report=push_pb2.Report(flow=flow.number, epoch=flow.epoch, handler=report))
 
     def last(self, flow: SubscriberFlow) -> tuple[int, list[push_pb2.Processed]]:
-        """Life and counts for the flow's last frame, which is sent after all waiting frames."""
+        """The life and the counts for the flow's last frame, which is sent after all waiting frames."""
         self._send(flow.number)
         report = flow.new_counts()
         return report.life, self._fitting(flow, report.windows)
 
     def end(self, flow: SubscriberFlow) -> None:
-        """No callback of the flow runs any more: its pending answers, and all counts, are sent before the next
-        frame."""
+        """Queue the flow's pending answers and all its counts before the next frame, because no callback of the flow
+        runs any more."""
         if flow.counts.life:
             self.progress(flow)
         self._send(flow.number)
@@ -89,12 +89,12 @@ class Outbox:
         self._pending.pop(number, None)
 
     def flush(self) -> None:
-        """Put the pending answers before the next frame."""
+        """Queue the pending answers of all flows before the next frame."""
         for number in list(self._pending):
             self._send(number)
 
     def take(self) -> bytes | None:
-        """The waiting frames as one message, of which a very long one is cut; ``None`` if no frame waits."""
+        """The waiting frames as one message, at most 4096 frames; ``None`` if no frame waits."""
         self.flush()
         if not self._frames:
             return None
@@ -112,7 +112,7 @@ class Outbox:
         return self._pending.setdefault(flow.number, _Pending(flow))
 
     def _send(self, number: int) -> None:
-        """Add the pending answers of one flow. Counts are sent in the order in which they were made."""
+        """Queue the pending answers of one flow. Counts are sent in the order in which they were made."""
         pending = self._pending.pop(number, None)
         if pending is None:
             return

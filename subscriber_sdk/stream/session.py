@@ -1,13 +1,13 @@
 """One stream as seen by the subscriber: frames and time in, events and frames out. No I/O, no clock.
 
-docs/wire.md describes the protocol. The grammar of a stream (``flow`` has the one of a flow)::
+docs/wire.md describes the protocol. ``flow`` has the grammar of a flow. The grammar of a stream::
 
     publisher  = Hello { SchemaFrame | Assign | flow frame | Heartbeat } [ Goodbye ]
     subscriber = ( Welcome { flow answer | Heartbeat } [ Goodbye ] ) | Goodbye
 
-A breach is answered by one Goodbye(PROTOCOL), which names frame and field, and gives a :class:`Closed` event; later
-frames are ignored. Frames of an older epoch, or of a flow that was released or has failed, are not a breach, because
-they were on their way. They are dropped and counted.
+A breach of the protocol is answered by one Goodbye(PROTOCOL), which names frame and field. The session then returns a
+:class:`Closed` event, and ignores later frames. Frames of an older epoch, or of a flow that was released or has failed,
+are not a breach, because the publisher may have sent them before it knew. They are dropped and counted.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ __all__ = ["VERSIONS", "Session"]
 VERSIONS: Final = (3, 3)
 """The first and the last protocol version of this side (docs/wire.md)."""
 
-_SILENCE: Final = 3  # missed heartbeats after which the other side is taken for gone
-_HELLO_S: Final = 10.0  # a connection without a Hello must not stay open for ever
-_REMEMBERED: Final = 4096  # flows that ended and may still have frames on the way
+_SILENCE: Final = 3  # missed heartbeats after which the other side is considered lost
+_HELLO_S: Final = 10.0  # the timeout for a connection that sends no Hello
+_REMEMBERED: Final = 4096  # the most ended flows whose late frames are recognised
 _SCHEMA_BYTES: Final = 1 << 10
 _COLUMN_BYTES: Final = 160  # memory of a column's object without its name; measured
 _WAITING_BYTES: Final = 128  # memory of a datamarker or a notice without its texts
-_STANDING_BYTES: Final = 1 << 10  # memory of a flow whose worker has ended
-_LONGEST_TEXT: Final = 1000  # characters of a text that are kept or logged
+_STANDING_BYTES: Final = 1 << 10  # memory that a flow takes on the stream, without its worker
+_LONGEST_TEXT: Final = 1000  # the most characters of a text that is kept or logged
 _LISTS: Final = 8  # memory of a message's texts and places as objects, in multiples of its bytes
 _OWN_STATE: Final = 64 << 20
 _LONGEST_SHARD: Final = 4096
-_UNREAD_FRAMES: Final = 50_000  # frames of ours that wait for a publisher that does not read
-_PIECE: Final = 1 << 20  # a piece of a parked update's body: publishers take messages of 4 MiB
+_UNREAD_FRAMES: Final = 50_000  # the most frames of ours that wait for a publisher that does not read
+_PIECE: Final = 1 << 20  # bytes of one piece of a parked update's body; publishers accept messages of 4 MiB
 _FLOW_FRAMES: Final = frozenset(
     {"batch", "part", "datamarker", "revoke", "notice", "data_loss", "parked", "chunk_end", "scan_end"}
 )
@@ -84,7 +84,7 @@ class Session:
     """One stream. ``now`` is seconds of any monotonic clock, always the same one.
 
     ``peer``: the peer that dialled. ``abilities``: what the application can do, reported to the publisher.
-    ``accounts``: the memory that the publisher makes this process use; without them the stream has budgets of its own.
+    ``accounts``: limit the memory that the publisher makes this process use; ``None``: budgets for this stream alone.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Session:
         self._max_frame = max_frame_bytes
         self._max_body = max_body_bytes
         self._flows: dict[int, SubscriberFlow] = {}
-        self._of_shard: dict[str, SubscriberFlow] = {}  # the one that was assigned last
+        self._of_shard: dict[str, SubscriberFlow] = {}  # by shard the flow that was assigned last
         self._gone: OrderedDict[int, int] = OrderedDict()  # flow number -> newest epoch that ended
         self._schemas: dict[int, Schema] = {}
         self._out = Outbox()
@@ -115,7 +115,7 @@ class Session:
         self.peer = peer or PushingPeer()
         """The peer that dialled."""
         self.dropped = 0
-        """The number of frames that arrived too late."""
+        """The number of frames that were dropped because they arrived after the end of their epoch."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "hello awaited" if self._heartbeat is None else f"{len(self._flows)} flows"
@@ -159,7 +159,7 @@ class Session:
         return events
 
     def tick(self, now: float) -> list[Event]:
-        """Handle the passing of time: send due heartbeats, or notice that the other side is gone. Call it at
+        """Send due heartbeats, or end the stream if the other side was silent for too long. Call this at
         :meth:`deadline`."""
         if self.closed:
             return []
@@ -180,7 +180,7 @@ class Session:
         return _HELLO_S if self._heartbeat is None else _SILENCE * self._heartbeat
 
     def deadline(self) -> float:
-        """When :meth:`tick` has to be called next."""
+        """The time at which :meth:`tick` has to be called next."""
         if self._heartbeat is None:
             return self._heard + _HELLO_S
         next_ = min(self._heard + _SILENCE * self._heartbeat, self._spoke + self._heartbeat)
@@ -299,7 +299,7 @@ class Session:
     def _learn(self, frame: push_pb2.SchemaFrame) -> None:
         if frame.id in self._schemas:
             return
-        # Its bytes are kept twice: in the object and as its canonical form.
+        # The bytes of a schema are kept twice: in the object and in the canonical form.
         self._accounts.state.charge(_SCHEMA_BYTES + 2 * len(frame.canonical), f"schema {frame.id:#018x}")
         try:
             schema = Schema.from_canonical(frame.canonical)
@@ -374,7 +374,8 @@ class Session:
         )
 
     def _forget_failed(self, shard: str) -> None:
-        """Forget a failed flow: it is assigned again under another number, and the former number is never revoked."""
+        """Forget a failed flow of the shard, because the shard is assigned again under another flow number. The former
+        number is never revoked."""
         flow = self._of_shard.get(shard)
         if flow is not None and flow.phase is SubscriberFlowPhase.FAILED:
             self.forget(flow.number)
@@ -401,8 +402,8 @@ class Session:
         return RangeArrived(flow.number, data, schema)
 
     def _admits(self, flow: SubscriberFlow) -> bool:
-        """Whether the budget has space for the flow's batch beyond its credit. If not, the publisher has to send it
-        again."""
+        """Charge the bytes of the flow's batch beyond its credit. Returns false if the budget has no space for them, so
+        that the publisher has to send the batch again."""
         more = flow.excess - flow.excess_charged
         if more <= 0:
             return True
@@ -415,7 +416,7 @@ class Session:
         return True
 
     def _keep(self, flow: SubscriberFlow, size: int, marker: Datamarker | None = None) -> None:
-        """Count a frame that is kept in the flow until a datamarker is acknowledged: its own or a later one."""
+        """Charge a frame that is kept until a datamarker is acknowledged: the frame's ``marker``, or else the next."""
         cost = _WAITING_BYTES + 2 * size
         flow.keep(cost, marker)
         self._accounts.state.charge(cost, f"what waits for shard {_shown(flow.shard)}")
@@ -446,7 +447,7 @@ class Session:
         """Accept the flow, so that the first batch may be sent. Nothing is sent if the flow was revoked meanwhile.
 
         ``move``: the number of the last move that the application knew when it stored ``have``; 0: unknown.
-        ``counts``: reported from now on. All their present content is from before this epoch.
+        ``counts``: reported from now on. Their present content is from before this epoch.
         """
         flow = self._flows[number]
         if flow.phase is not SubscriberFlowPhase.ASSIGNED:
@@ -468,8 +469,8 @@ class Session:
         self._out.add(accepted=accepted)
 
     def progress(self, number: int, batch: int | None) -> bool:
-        """Callbacks of the flow's batches up to ``batch`` have returned; ``None``: only the counts changed. Returns
-        whether the report should be sent at once, because the publisher may soon wait for the credit.
+        """Report that callbacks of the flow's batches up to ``batch`` have returned; ``None``: only the counts changed.
+        Returns whether the report should be sent at once, because the publisher may soon wait for the credit.
         """
         flow = self._flows[number]
         if batch is not None:
@@ -499,9 +500,8 @@ class Session:
     def fail(
         self, number: int, reason: push_pb2.Failed.Reason, update_id: str, message: str, held: Held | None = None
     ) -> None:
-        """The flow cannot continue at this subscriber.
-
-        It stays known, so that the publisher may revoke it. ``held``: the epoch that this process holds (STALE_EPOCH).
+        """Report that the flow cannot continue at this subscriber. The session still knows the flow, so that the
+        publisher may revoke it. ``held``: for STALE_EPOCH, the epoch that this process holds.
         """
         flow = self._flows[number]
         self._out.end(flow)
@@ -513,7 +513,7 @@ class Session:
             flow.close(SubscriberFlowPhase.FAILED)
 
     def park(self, number: int, update_id: str, parcel: Parcel, place: UpdatePlace, error: str) -> None:
-        """Have an update parked. :class:`ParkAnswered` is the answer."""
+        """Have the publisher park an update. Its answer is a :class:`ParkAnswered` event."""
         epoch = self._flows[number].epoch
         for park in park_frames(update_id, parcel, place, error, _PIECE):
             park.flow, park.epoch = number, epoch
@@ -529,20 +529,20 @@ class Session:
         self._out.add(verified=verified)
 
     def decide_loss(self, number: int, *, proceed: bool) -> None:
-        """Answer whether the flow continues after a gap."""
+        """Answer whether the flow continues after a data loss."""
         self._flows[number].deciding = False
         decision = push_pb2.LossDecision(flow=number, epoch=self._flows[number].epoch, proceed=proceed)
         self._out.add(loss_decision=decision)
 
     def hold(self, size: int, what: str) -> Callable[[], None]:
-        """Count ``size`` bytes for this publisher, until the result is called. Raises
-        :class:`~wormhole.model.errors.ProtocolError` when that is too much.
+        """Charge ``size`` bytes of memory for ``what`` to this publisher. The returned function ends the charge. Raises
+        :class:`~wormhole.model.errors.ProtocolError` if the publisher exceeds its budget.
         """
         self._accounts.state.charge(size, what)
         return partial(self._accounts.state.release, size)
 
     def end(self) -> None:
-        """The stream is over: its accounts are closed."""
+        """Close the accounts of the stream, because the stream is over."""
         self.peer.connected = False
         self._accounts.close()
 
@@ -581,7 +581,7 @@ class Session:
         return flow is not None and flow.epoch == epoch and not self.closed
 
     def take_output(self, now: float) -> bytes | None:
-        """The waiting frames as one message, of which a very long one is cut; ``None`` if no frame waits."""
+        """The waiting frames as one message, at most 4096 frames; ``None`` if no frame waits."""
         data = self._out.take()
         if data is not None:
             self._spoke = now

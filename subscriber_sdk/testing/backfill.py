@@ -1,4 +1,4 @@
-"""Existing rows as the test kit delivers them: the rows and keys of a chunk, and the frame that follows it."""
+"""Existing rows as the test kit delivers them: the rows and keys of a chunk, and the frame that ends the chunk."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_rows(table: str, rows: Iterable[Change]) -> list[Change]:
 
 
 def key_schema(table: str, rows: Sequence[Change], keys: Sequence[Key], known: Schema | None) -> Schema:
-    """The table with its key columns: those of ``rows``, otherwise those of ``known``, otherwise with the names of
-    :func:`update`."""
+    """The table with the key columns of ``rows``, or else of ``known``, or else with the names that :func:`update`
+    gives."""
     if rows:
         return Schema(table, rows[0].schema.key, ())
     if known is not None:
@@ -60,9 +60,8 @@ def chunk_end(
     narrowed: bool,
     rows: int,
 ) -> push_pb2.ChunkEnd:
-    """The frame after a chunk, without its flow.
-
-    Like a publisher's, it names no range if only the database knows the order of the keys.
+    """The frame after a chunk, without flow and epoch. It names no range if only the database knows the order of the
+    keys, as a publisher's frame does.
     """
     frame = push_pb2.ChunkEnd(schema=schema.id, narrowed=narrowed, rows=rows, alone=map(_row_key, keys))
     if not keys and all(column.type in _PORTABLE for column in schema.key):

@@ -1,4 +1,4 @@
-"""An event loop whose clock is fake: waiting takes no time, it moves the clock."""
+"""An event loop with a fake clock: a wait takes no real time, and moves the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Skips a wait, unless it is for something outside: a socket or pipe of the test's own takes its real time."""
+    """Skips waits. A wait for a socket or pipe of the test's own is not skipped, and takes its real time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class FakeTimeLoop(asyncio.SelectorEventLoop):
-    """``loop.time()`` begins at 0 and moves only when everything waits. ``run_in_executor`` runs in place."""
+    """An event loop whose time begins at 0 and moves only when every task waits. ``run_in_executor`` calls in place."""
 
     def __init__(self) -> None:
         self._fake = _Selector()
@@ -49,7 +49,7 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
     ) -> asyncio.Future[_T]:
-        """Call at once, in this thread: a thread would wait in real time while the clock jumps."""
+        """Call ``func`` at once, in this thread: another thread would wait in real time while the clock jumps."""
         return asyncio.wrap_future(InlineExecutor().submit(func, *args), loop=self)
 
 
@@ -57,7 +57,7 @@ class InlineExecutor(Executor):
     """Runs what is submitted at once, in the caller's thread."""
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Call ``fn``; the future that comes back is done."""
+        """Call ``fn``. Returns a future that is done."""
         future: Future[_T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))

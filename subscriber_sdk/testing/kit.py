@@ -1,4 +1,6 @@
-"""A subscriber under test: the real session, flows, acknowledgements and retries; no server, no sleep, a fake clock."""
+"""Runs a subscriber in a test: with the real session, flows, acknowledgements and retries, but with a fake clock, and
+without a server.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ from wormhole.wire.verification import mode_to_message
 __all__ = ["Kit", "KitFlow"]
 
 _T = TypeVar("_T")
-_ALONE = 500  # keys that are read alone at one time
-_AWAY = 100  # tries with an unavailable target after which the kit gives up
-_LOOK = 1.0  # seconds by the fake clock; a flow that is tried fifty times a second is given up soon
-_AHEAD = 1000  # epochs of the process in another's place, so that none of the replaced one's is as high
+_ALONE = 500  # the most keys that one chunk reads alone
+_AWAY = 100  # tries with an unavailable target after which the kit raises an error
+_LOOK = 1.0  # seconds by the fake clock between two checks for tries with an unavailable target
+_AHEAD = 1000  # added to the epoch when another process takes the shard, so that the replaced process has lower epochs
 _LOSS = {
     LossKind.PURGED: push_pb2.DataLoss.PURGED,
     LossKind.NOT_LOGGED: push_pb2.DataLoss.NOT_LOGGED,
@@ -45,7 +47,7 @@ _LOSS = {
 
 
 class Kit:
-    """The value of the fixture ``wormhole_kit``. Close it if you made it yourself."""
+    """The value of the fixture ``wormhole_kit``. Call :meth:`close` on a kit that you made yourself."""
 
     def __init__(self) -> None:
         self._loop = FakeTimeLoop()
@@ -85,11 +87,11 @@ class Kit:
             flow._note_acks()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine of the test's own on the same loop, for example to read from an asynchronous client."""
+        """Run a coroutine of the test on the kit's loop, for example to read from an asynchronous client."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            pass  # and run it outside of this block, or every traceback of the application would begin with this error
+            pass  # the coroutine runs outside of this block, because its tracebacks would contain this error
         else:
             work.close()
             raise UsageError(
@@ -110,8 +112,8 @@ class Kit:
 
 @dataclass(slots=True)
 class _Transaction:
-    """An entry with one number in the kit's log: a commit, or a chunk of existing rows with its end (``chunk``: the
-    number of its scan, and its own number).
+    """A numbered entry of the kit's log: a commit, or a chunk of existing rows with its end. ``chunk``: the number of
+    the scan, and the number of the chunk.
     """
 
     number: int
@@ -121,15 +123,15 @@ class _Transaction:
     scan_end: tuple[str, int] | None = None
     """Table and rows."""
     compared: bool = False
-    """Whether it is a part of a verification."""
+    """Whether the entry is part of a verification."""
 
 
 class KitFlow:
-    """One shard's updates to one subscriber, sent step by step. Every method returns when the subscriber has nothing
-    left to do.
+    """Sends the updates of one shard to one subscriber, step by step. Every method returns when the subscriber has
+    nothing left to do.
 
     Methods raise :class:`~wormhole.model.errors.HandlerFailed`, with the callback's exception as cause, if the flow
-    halted, and after 100 tries with a target that stays unavailable, which a flow in production tries for ever.
+    halted. They also raise it after 100 tries with an unavailable target, which production retries for ever.
     """
 
     def __init__(
@@ -158,15 +160,15 @@ class KitFlow:
         self._move = 0
         self._moved_to = marker_at(0)
         self._went_back = False
-        self._acks: dict[int, LogPosition] = {}  # by the number of a move the last acknowledgement until the next one
+        self._acks: dict[int, LogPosition] = {}  # the last acknowledgement after each move, by the move's number
         self.generation = 0
         """The generation of the last backfill."""
         self.epoch = 0
         self.datamarker = marker_at(0)
-        """The last acknowledged place, as the publisher stored it."""
+        """The last acknowledged place that the publisher stored."""
         self.halted: FlowHalted | None = None
         """Set when retries were exhausted."""
-        self._given_up = 0  # tries of the worker with an unavailable target, when the kit last gave up
+        self._given_up = 0  # the worker's tries with an unavailable target when the kit last raised that error
         self._replaced = False
         self.fenced = False
         """Whether the subscriber refused an epoch because another process has a later one."""
@@ -178,7 +180,7 @@ class KitFlow:
 
     @property
     def updates(self) -> int:
-        """Updates whose callback returned in this epoch, repeats included."""
+        """The number of updates whose callback returned in this epoch, repeats included."""
         return self._worker.updates if self._worker is not None else 0
 
     @property
@@ -194,7 +196,7 @@ class KitFlow:
     def commit(self, *changes: Change, pieces: int = 1) -> None:
         """Commit ``changes`` as one transaction and push it, then a datamarker.
 
-        ``pieces``: the number of batches in which it is sent, like a large transaction.
+        ``pieces``: the number of batches in which the transaction is sent, as a large transaction is.
         """
         size = max(1, -(-len(changes) // pieces))
         transaction = _Transaction(
@@ -249,11 +251,10 @@ class KitFlow:
         self._begin(VerifyMode.REPAIR if repair else VerifyMode.COMPARE)
 
     def end_verify(self, table: str, *rows: Change) -> TableVerification:
-        """Every row of ``table`` was compared. Returns the findings since :meth:`begin_verify`, or since the epoch
-        began.
+        """End the comparison of ``table``. Returns the findings since :meth:`begin_verify`, or since the epoch began.
 
-        ``rows``: the existing rows. If the application has others, and repairs them, their keys are read alone, as by a
-        publisher.
+        ``rows``: all existing rows. In a repair, the keys of any other rows of the application are read alone, as a
+        publisher reads them.
         """
         self.end_scan(table)
         extra = self._reports.to_confirm(table)
@@ -288,9 +289,9 @@ class KitFlow:
         """Deliver the ``rows`` that exist with keys above ``after`` up to ``until``, then the end of that range, then a
         datamarker.
 
-        ``None``: the table's first key, or its last. ``keys``: keys that were read alone. ``except_keys``: keys that
-        changes touched meanwhile. ``narrowed``: whether the backfill has a filter of its own. The subscriber gets no
-        range if the keys are neither integers nor bytes.
+        ``after`` ``None``: from the table's first key on. ``until`` ``None``: up to its last key. ``keys``: keys that
+        were read alone. ``except_keys``: keys that changes touched meanwhile. ``narrowed``: whether the backfill has a
+        filter of its own. The subscriber gets no range if the keys are neither integers nor bytes.
         """
         found = read_rows(table, rows)
         alone, left_out = [as_key(key) for key in keys], [as_key(key) for key in except_keys]
@@ -307,12 +308,12 @@ class KitFlow:
         self._deliver(self._read(_Transaction(len(self._log) + 1, pieces, (scan, number + 1), (schema, end))))
 
     def end_scan(self, table: str) -> None:
-        """Every row of ``table`` was delivered in this generation."""
+        """End the scan of ``table``, every row of which was delivered in this generation."""
         rows = self._rows_read.get(table, 0)
         self._deliver(self._read(_Transaction(len(self._log) + 1, [], scan_end=(table, rows))))
 
     def crash_and_redeliver(self, transactions: int = 1, *, subscriber: Subscriber | None = None) -> None:
-        """The subscriber's process dies before its last acknowledgements were stored, and starts again.
+        """Kill the subscriber's process before its last acknowledgements were stored, and start it again.
 
         The last ``transactions`` are delivered again, as in production: in a new epoch, marked ``replayed``.
         ``subscriber``: the object of the new process; by default the same object, with its state.
@@ -329,8 +330,8 @@ class KitFlow:
         self.assign()
 
     def hand_over(self, subscriber: Subscriber) -> KitFlow:
-        """Another process, with the object ``subscriber``, receives the shard, while this one still runs and hears
-        nothing of it. Returns the flow of the process that was replaced, with a publisher and a log of its own.
+        """Assign the shard to another process, with the object ``subscriber``, while the present process still runs and
+        is not informed. Returns the flow of the present process, with a publisher and a log of its own.
         """
         replaced = copy.copy(self)
         replaced._log, replaced._acks = list(self._log), dict(self._acks)
@@ -345,7 +346,7 @@ class KitFlow:
         return replaced
 
     def cut(self) -> None:
-        """The connection breaks. The subscriber continues to run; :meth:`assign` is the publisher's next dial."""
+        """Break the connection. The subscriber continues to run. :meth:`assign` connects again."""
         if self._publisher is not None:
             self._call(self._publisher.vanish)
             self._publisher = None
@@ -374,7 +375,7 @@ class KitFlow:
         self.halted = None
         self._reports = Reports()
         follows = self._after(self.datamarker)
-        at_move = self.datamarker == self._moved_to  # or it is acknowledged since
+        at_move = self.datamarker == self._moved_to  # false after a later acknowledgement
         self._send(
             frames.assign(
                 self._flow,
@@ -398,7 +399,7 @@ class KitFlow:
         epoch = self.epoch
         self._settle()
         if self.epoch != epoch:
-            return  # it was refused, and assigned in a later epoch
+            return  # the assignment was refused, and the shard was assigned in a later epoch
         for frame in publisher.take("accepted"):
             if frame.accepted.HasField("have"):
                 self._note_ack(marker_from_message(frame.accepted.have))
@@ -436,7 +437,7 @@ class KitFlow:
 
     def replay(self, transactions: int, *, latest: bool = False) -> None:
         """Replay the last ``transactions``: a new epoch, REPLAY_BEGIN, the updates again, REPLAY_END. ``latest``:
-        REPLAY_BEGIN announces only the last change of each key; all the updates come."""
+        REPLAY_BEGIN announces only the last change of each key, although every update is sent."""
         again = self._log[-transactions:] if transactions else []
         kept, self._log = self._log, self._log[: len(self._log) - len(again)]
         self.datamarker = self.end
@@ -449,7 +450,7 @@ class KitFlow:
     def lose(
         self, first: str = "", last: str = "", *, kind: LossKind = LossKind.PURGED, message: str = "the log was purged"
     ) -> LossDecision:
-        """Log is missing after everything committed so far. Returns the subscriber's decision about it.
+        """Report that the log has a gap after everything committed so far. Returns the subscriber's decision.
 
         After HALT the flow is held: later commits wait until :meth:`assign`.
         """
@@ -494,7 +495,7 @@ class KitFlow:
         self._call(lambda: publisher.send(*given))
 
     def _call(self, act: Callable[..., None], *arguments: object) -> None:
-        """Call on the loop, because frames may begin tasks there."""
+        """Call ``act`` on the loop, because frames may begin tasks there."""
 
         async def within() -> None:
             act(*arguments)
@@ -502,7 +503,7 @@ class KitFlow:
         self._kit.run(within())
 
     def _read(self, transaction: _Transaction) -> _Transaction:
-        """A part of a backfill, or of a verification."""
+        """Mark a chunk as part of the present backfill or verification."""
         return replace(transaction, compared=self._verify is not VerifyMode.NONE)
 
     def _deliver(self, transaction: _Transaction) -> None:
@@ -519,7 +520,7 @@ class KitFlow:
         publisher, epoch, sent = self._connected(), self.epoch, 0
         for transaction in transactions:
             if transaction.compared and self._verify is VerifyMode.NONE:
-                transaction = _Transaction(transaction.number, [])  # its rows were compared, and are not sent again
+                transaction = _Transaction(transaction.number, [])  # rows that were compared are not sent again
             first = 0
             for i, piece in enumerate(transaction.pieces):
                 self._call(publisher.teach, [change.schema for change in piece])
@@ -536,10 +537,10 @@ class KitFlow:
                 )
                 first += len(piece)
                 if sent and sent + len(body) > self._options.credit:
-                    self._settle()  # gives the credit back
+                    self._settle()  # so that the subscriber returns the credit
                     sent = 0
                     if self.epoch != epoch:
-                        return  # sent again from the stored datamarker on, this transaction included
+                        return  # everything after the stored datamarker was sent again, with this transaction
                 sent += len(body)
                 self._send(frames.batch(self._flow, self.epoch, self._batches, body, replayed=replayed))
             if transaction.end is not None:
@@ -574,7 +575,7 @@ class KitFlow:
             )
             self._settle()
             if self.epoch != epoch:
-                return False  # sent again from the first on
+                return False  # the updates were sent again in a new epoch
             self._letters.delivered(letter)
         return True
 
@@ -642,7 +643,7 @@ class KitFlow:
         self.datamarker = marker
 
     def _stop(self) -> None:
-        """The process dies: it finishes, releases and reports nothing."""
+        """Kill the process, which then finishes, releases and reports nothing."""
         for worker in self._shards.workers():
             self._call(worker.kill)
         self._kit.run(self._shards.close())

@@ -1,4 +1,4 @@
-"""The parked updates of a flow under test, handled as by a publisher, without a store."""
+"""Keeps the parked updates (dead letters) of a flow under test in memory, by the rules of a publisher."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class KitLetters:
         return in_order(letter for letter, _ in self._kept.values())
 
     def park(self, frame: push_pb2.Park) -> str | None:
-        """Keep the update of a frame. Returns why it is refused; ``""`` if it is kept, ``None`` if more of it
-        follows."""
+        """Keep the update of a frame. Returns why the update is refused; ``""`` if it is kept, ``None`` if a further
+        frame of the same update follows."""
         body = self._halves.pop(frame.update_id, b"") + frame.body
         if frame.more:
             self._halves[frame.update_id] = body
@@ -60,7 +60,7 @@ class KitLetters:
         return ""
 
     def rows(self) -> Iterable[tuple[bytes, UpdatePlace]]:
-        """The rows that an assignment lists: all except for those that are delivered again."""
+        """The rows that an assignment lists as parked: all except the rows that are delivered again."""
         chosen = bound_together(self.all(), [letter.id for letter in self.all() if letter.retrying])
         self._mark(chosen)
         return parked_rows(self.all()).items()
@@ -70,12 +70,12 @@ class KitLetters:
         return next((self._kept[letter.id] for letter in self.all() if letter.retrying), None)
 
     def delivered(self, letter: DeadLetter) -> None:
-        """The update was processed. It is kept only if it was parked again."""
+        """Remove an update that was delivered again, unless it was parked again."""
         if self._kept[letter.id][0] == letter:
             del self._kept[letter.id]
 
     def retry(self, key: str) -> None:
-        """Mark the updates of a row, with all that are bound to them."""
+        """Mark the updates of a row for delivery, with all updates that have to be delivered with them."""
         self._mark(bound_together(self.all(), self._chosen(key)))
 
     def discard(self, key: str) -> None:

@@ -29,11 +29,11 @@ def marker_at(number: int, incarnation: int = 1) -> Datamarker:
 
 
 class frames:  # noqa: N801 - a namespace of functions
-    """Publisher's frames, with the usual values filled in."""
+    """Builders of a publisher's frames, with the usual values filled in."""
 
     @staticmethod
     def hello(application: str, subscriber: str = "", **fields: object) -> Frame:
-        """First frame of a stream."""
+        """The first frame of a stream."""
         given: dict[str, object] = {
             "min_version": 3,
             "max_version": 3,
@@ -90,14 +90,14 @@ class frames:  # noqa: N801 - a namespace of functions
 
     @staticmethod
     def schema(schema: Schema) -> Frame:
-        """A schema before its first use."""
+        """The frame with a schema, which comes before the first use of the schema."""
         return Frame(schema=push_pb2.SchemaFrame(id=schema.id, canonical=schema.canonical))
 
     @staticmethod
     def batch(
         flow: int, epoch: int, number: int, body: bytes, *, replayed: bool = False, unfinished: bool = False
     ) -> Frame:
-        """A whole batch. ``unfinished``: whether its last transaction continues in the next one."""
+        """A whole batch. ``unfinished``: whether its last transaction continues in the next batch."""
         return Frame(
             batch=push_pb2.Batch(
                 flow=flow, epoch=epoch, number=number, body=body, replayed=replayed, unfinished=unfinished
@@ -130,14 +130,14 @@ class frames:  # noqa: N801 - a namespace of functions
 
     @staticmethod
     def chunk_end(flow: int, epoch: int, end: push_pb2.ChunkEnd) -> Frame:
-        """Every row of a range was sent; ``end`` has everything except for flow and epoch."""
+        """The frame after the last row of a range. ``end`` has all fields except flow and epoch."""
         frame = Frame(chunk_end=end)
         frame.chunk_end.flow, frame.chunk_end.epoch = flow, epoch
         return frame
 
     @staticmethod
     def scan_end(flow: int, epoch: int, table: str, generation: int, rows: int = 0) -> Frame:
-        """Every row of a table was sent."""
+        """The frame after the last row of a table."""
         return Frame(scan_end=push_pb2.ScanEnd(flow=flow, epoch=epoch, table=table, generation=generation, rows=rows))
 
     @staticmethod

@@ -20,7 +20,7 @@ class Reports:
         self._asked: set[str] = set()
 
     def add(self, frame: push_pb2.Verified) -> None:
-        """Add the findings since the frame before."""
+        """Add a frame, which contains the findings since the frame before it."""
         found = _found(frame)
         self._tables[frame.table] = self.of(frame.table).plus(found)
         extra = self._extra.setdefault(frame.table, [])
@@ -33,7 +33,7 @@ class Reports:
         return self._tables.get(table, TableVerification(table))
 
     def to_confirm(self, table: str) -> list[Key]:
-        """The keys that a publisher has to read alone."""
+        """The keys that a publisher has to read alone, to confirm that their rows do not exist."""
         return self._extra[table] if table in self._asked else []
 
 

@@ -1,11 +1,11 @@
-"""Effects exactly once: a database transaction of the application between two datamarkers, with the datamarker in it.
+"""Applies updates to the application's database exactly once: each transaction also stores the datamarker.
 
 ::
 
     subscriber    the callbacks that the SDK calls, for a handler (handler: the class that an application overrides)
     shard         one shard's transactions
-    marker_row    pure: what follows from the row of a shard in the table wormhole_marker
-    sql           the statements, and what differs among databases
+    marker_row    pure: decides from a shard's row in the table wormhole_marker where delivery begins
+    sql           the statements on that table, for each kind of database
     store         the port of a database; psycopg, sqlalchemy and django implement it, each with its driver
 
 docs/transactional.md is the page for users.

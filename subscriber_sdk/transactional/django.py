@@ -19,10 +19,10 @@ _DIALECTS: Final = {"postgresql": POSTGRES, "mysql": MYSQL, "sqlite": SQLITE}
 
 
 class _Session:
-    """A connection of the shard's own, within ``atomic`` as long as the transaction is open.
+    """A connection of one shard. While the transaction is open, the connection is within ``atomic``.
 
-    Django has one connection for each alias and thread, and the SDK calls a shard from several threads. So each call
-    finds the shard's connection under the alias, and models use it.
+    Django has one connection for each alias and thread, but the SDK calls a shard from several threads. So during each
+    call the alias leads to the shard's connection, and models use it.
     """
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
@@ -85,7 +85,7 @@ class _Session:
         self.connection.close()
 
     def _note(self, execute: Callable[..., Any], *statement: Any) -> Any:
-        """A statement failed, and no savepoint of ``atomic`` undoes it."""
+        """Run a statement, and note a failure that no savepoint of ``atomic`` undoes."""
         try:
             return execute(*statement)
         except Exception:
@@ -94,8 +94,8 @@ class _Session:
 
 
 class DjangoStore(Store[BaseDatabaseWrapper]):
-    """For handlers with plain ``def``, with Django's connection of ``alias`` in ``DATABASES``. Models whose alias it is
-    use the transaction. How long connecting takes at most is in the alias' ``OPTIONS``.
+    """A store for handlers with plain ``def``, with the connection settings of ``alias`` in ``DATABASES``. Models of
+    this alias use the transaction. The alias' ``OPTIONS`` set the timeout for connecting.
     """
 
     blocking = True

@@ -21,18 +21,18 @@ C = TypeVar("C")
 
 class TransactionalHandler(Generic[C]):
     """The callbacks of :class:`~subscriber_sdk.Subscriber`, with the connection of the shard's transaction as last
-    argument. What they write through ``connection`` happens exactly once. Everything else is at least once.
+    argument. Writes through ``connection`` happen exactly once. All other effects happen at least once.
 
     Override the callbacks that you need, with plain ``def`` for a store that blocks and ``async def`` for the others.
     Exactly one of :meth:`on_update`, :meth:`on_updates` and :meth:`on_arrow` has to be overridden. A callback neither
-    commits nor rolls back. An exception of the driver has to leave it, except out of a savepoint of its own.
+    commits nor rolls back. A callback may catch an exception of the driver only around a savepoint of its own.
     """
 
     arrow_before: bool = False
     """As ``Subscriber.arrow_before``."""
     state_only: bool = False
-    """Whether what an update leaves in the database depends on the row's last state alone, so that a replay may leave
-    out earlier changes of a key. Other handlers refuse a replay with ``--mode latest``."""
+    """Whether the database's content depends only on the last state of each row, so that a replay may leave out earlier
+    changes of a key. If false, a replay with ``--mode latest`` is refused."""
 
     def on_update(self, update: Update, connection: C) -> Awaitable[None] | None:
         """Process one update."""
@@ -47,7 +47,7 @@ class TransactionalHandler(Generic[C]):
         return None
 
     def on_schema(self, change: SchemaChange, connection: C) -> Awaitable[None] | None:
-        """The columns or the key of a table changed. A DDL statement ends the transaction in some databases: run it
+        """Handle a change of the columns or the key of a table. In some databases DDL ends the transaction, so run it
         through another connection there."""
         return None
 

@@ -1,7 +1,7 @@
-"""What follows from the row that a shard has in the table ``wormhole_marker``. Pure.
+"""Decides from a shard's row in the application's table ``wormhole_marker`` where delivery begins. Pure.
 
-The row is the only truth about the shard's effects. ASSIGNED reads it under a lock and decides everything from it
-(:func:`start_of`). Whatever goes wrong later either proves that the row is as before, or lets the shard be assigned
+The row alone decides which effects of the shard are stored. At ASSIGNED the row is read under a lock
+(:func:`start_of`). After a later failure the row is read again: either it is unchanged, or the shard has to be assigned
 again (:func:`after_refusal`).
 """
 
@@ -20,16 +20,16 @@ from wormhole.wire.markers import marker_from_bytes, marker_to_bytes
 __all__ = ["MarkerRow", "Start", "after_refusal", "row_key", "row_of", "start_of"]
 
 _MOST_LETTERS: Final = 1000
-"""Ids of dead letters that a row keeps: as many as a flow may park by default."""
+"""The most ids of dead letters that a row keeps: as many as a flow may park by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerRow:
-    """A shard's row.
+    """A shard's row in the table.
 
-    ``epoch``: the last one that had the shard. ``version`` rises with each write. ``move``: the number of the last move
-    of the datamarker that was adopted. ``marker``: the datamarker, in bytes; empty if the target was found without a
-    row although its flow had advanced, and then ``version`` is the number of the flow's last backfill at that time.
+    ``epoch``: the last epoch that had the shard. ``version`` rises with each write. ``move``: the number of the last
+    move of the datamarker that was adopted. ``marker``: the datamarker, in bytes; empty if the target had no row
+    although its flow had advanced. In that case ``version`` is the number of the flow's last backfill at that time.
     ``open``: the nonce of a transaction that was committed without its datamarker. ``letters``: ids of dead letters
     whose effects are stored, oldest first.
     """
@@ -54,8 +54,8 @@ class MarkerRow:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How an epoch begins: ``row`` is stored first. ``have``: where delivery begins; ``None``: at the publisher's
-    datamarker. ``halt``: why the flow halts instead.
+    """How an epoch begins. ``row``: the row that is stored first. ``have``: where delivery begins; ``None``: at the
+    publisher's datamarker. ``halt``: the reason if the flow halts instead.
     """
 
     row: MarkerRow
@@ -64,8 +64,8 @@ class Start:
 
 
 def row_of(found: Sequence[Any], shard: str) -> MarkerRow:
-    """The row as it was found in the table. Raises :class:`~wormhole.model.errors.TargetRefused` if something other
-    than the helper wrote it."""
+    """Parse the columns of a stored row. Raises :class:`~wormhole.model.errors.TargetRefused` if a program other than
+    this SDK wrote them."""
     epoch, version, move, marker, nonce, letters = found
     try:
         row = MarkerRow(
@@ -89,7 +89,7 @@ def row_of(found: Sequence[Any], shard: str) -> MarkerRow:
 
 
 def row_key(notice: ShardNotice) -> bytes:
-    """The key of the row: a hash, which no collation and no length of a column can make equal for two shards."""
+    """The key of a shard's row: a hash, so that neither a collation nor the length of a column makes two keys equal."""
     names = (notice.application, notice.dataset, notice.log, notice.shard)
     return sha256(b"".join(len(name.encode()).to_bytes(4, "big") + name.encode() for name in names)).digest()
 
@@ -100,12 +100,12 @@ def start_of(
     where: str = "wormhole_marker",
     confirmed: tuple[int, int] = (0, 0),
 ) -> Start:
-    """How the epoch of an ASSIGNED notice begins. ``row``: what is stored; ``None``: nothing. ``where`` names the place
-    of the rows in messages.
+    """How the epoch of an ASSIGNED notice begins. ``row``: the stored row; ``None``: there is none. ``where``: the name
+    of the rows' place for messages.
 
     ``confirmed``: epoch and version of the last row that this process stored. A target with an earlier row was set
-    back; so was one whose row is from before the shard's last acknowledgement. A move of the datamarker, before that or
-    since, does not pass over what the target lost.
+    back, and so was a target whose row is from before the shard's last acknowledgement. Then no move of the datamarker
+    is adopted, because it would pass over the updates that the target lost.
 
     Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
     """
@@ -140,10 +140,10 @@ def start_of(
 
 
 def after_refusal(row: MarkerRow | None, mine: MarkerRow, application: str, shard: str) -> Exception | None:
-    """What follows when a statement did not find the row of the flow's own transaction, which was then rolled back.
-    ``row``: what is stored; ``mine``: what was stored when the transaction began.
+    """The error after a statement did not find the row that the flow's transaction expects. The transaction was rolled
+    back. ``row``: the row that is stored now; ``mine``: the row that was stored when the transaction began.
 
-    ``None``: the row is as it was, so that nothing of the transaction is stored.
+    ``None``: the row is unchanged, so that nothing of the transaction is stored.
     """
     if row is None:
         return TargetRefused(

@@ -20,7 +20,7 @@ P = TypeVar("P", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
 
 class PsycopgSession(Generic[P]):
-    """psycopg's two kinds of connections have the same methods; those of one have to be awaited."""
+    """One connection of psycopg, synchronous or asynchronous. Both kinds have the same methods."""
 
     def __init__(self, connection: P) -> None:
         self.connection: P = connection
@@ -38,7 +38,7 @@ class PsycopgSession(Generic[P]):
         return nullcontext()
 
     async def begin(self) -> None:
-        """psycopg begins with the next statement."""
+        """Do nothing, because psycopg begins a transaction with the next statement."""
 
     async def execute(self, sql: str, values: Values) -> int:
         changed: int = (await self._run(sql, values)).rowcount
@@ -87,7 +87,7 @@ class _PsycopgStore(Store[P]):
         raise NotImplementedError
 
     def _parameters(self, conninfo: str) -> dict[str, Any]:
-        """A server that does not answer is noticed after the timeout."""
+        """The parameters by which a connection to a server that does not answer fails after the timeout."""
         seconds = max(2, round(self.timeout / 4))
         given = conninfo_to_dict(conninfo)
         alive = {"keepalives_idle": seconds, "keepalives_interval": seconds, "keepalives_count": 3}
@@ -95,7 +95,7 @@ class _PsycopgStore(Store[P]):
 
 
 class PsycopgStore(_PsycopgStore[psycopg.Connection[Any]]):
-    """For handlers with plain ``def``. See :class:`_PsycopgStore`."""
+    """A store for handlers with plain ``def``. See :class:`_PsycopgStore`."""
 
     blocking = True
 
@@ -104,7 +104,7 @@ class PsycopgStore(_PsycopgStore[psycopg.Connection[Any]]):
 
 
 class AsyncPsycopgStore(_PsycopgStore[psycopg.AsyncConnection[Any]]):
-    """For handlers with ``async def``. See :class:`_PsycopgStore`."""
+    """A store for handlers with ``async def``. See :class:`_PsycopgStore`."""
 
     blocking = False
 

@@ -5,8 +5,8 @@
     ASSIGNED   [ row read under a lock; epoch raised; committed ]
     callback   [ open = nonce; savepoint;  callback, callback, ...  datamarker: savepoint released; marker stored ]
 
-Each pair of brackets is one transaction. :mod:`~subscriber_sdk.transactional.marker_row` decides what follows from a
-row.
+Each pair of brackets is one transaction. :mod:`~subscriber_sdk.transactional.marker_row` decides from a row where
+delivery begins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ C = TypeVar("C")
 
 
 class ShardTransactions(Generic[C]):
-    """The transactions of one shard, over all its epochs. Calls of several threads or tasks take turns.
+    """The transactions of one shard, over all its epochs. A lock lets calls of several threads or tasks take turns.
 
     Methods raise :class:`~wormhole.model.errors.TargetUnavailable` when the shard has to be assigned again, and
     :class:`~wormhole.model.errors.TargetRefused` when it has to halt.
@@ -47,14 +47,14 @@ class ShardTransactions(Generic[C]):
         self._application = ""
         self._key = b""
         self._session: Session[C] | None = None
-        self._stored: MarkerRow | None = None  # None: only ASSIGNED can find out what is stored
+        self._stored: MarkerRow | None = None  # the row in the table; None: unknown until the next ASSIGNED
         self._confirmed = 0, 0  # epoch and version of the last row that was stored
-        self._nonce: bytes | None = None  # the open transaction's
+        self._nonce: bytes | None = None  # of the open transaction; None: no transaction is open
         self._letters: list[str] = []  # dead letters that the open transaction applied
-        self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
+        self._among_letters = False  # whether dead letters may still come, which precede all other updates of an epoch
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch begins. Returns the datamarker at which it begins; ``None``: it begins at the publisher's.
+        """Begin an epoch. Returns the datamarker at which delivery begins; ``None``: at the publisher's datamarker.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
@@ -73,13 +73,13 @@ class ShardTransactions(Generic[C]):
             return await self._call(callback, *arguments)
 
     async def deliver(self, callback: Callable[..., Any], update: Update) -> None:
-        """Like :meth:`call`, for an update. A dead letter whose effects are stored is skipped."""
+        """Call the handler with an update. A dead letter whose effects are stored is skipped."""
         async with self._turn:
             if self._is_new(update):
                 await self._call(callback, update)
 
     async def deliver_all(self, callback: Callable[..., Any], updates: list[Update]) -> None:
-        """Like :meth:`deliver`, for several updates."""
+        """Call the handler with several updates, without dead letters whose effects are stored."""
         async with self._turn:
             if self._among_letters:
                 updates = [update for update in updates if self._is_new(update)]
@@ -87,7 +87,7 @@ class ShardTransactions(Generic[C]):
                 await self._call(callback, updates)
 
     async def deliver_rows(self, callback: Callable[..., Any], batch: Any, replayed: bool) -> None:
-        """Like :meth:`deliver`, for updates as Arrow columns: a ``pyarrow.RecordBatch``."""
+        """Call the handler with a ``pyarrow.RecordBatch``, without dead letters whose effects are stored."""
         async with self._turn:
             if self._among_letters and replayed:
                 columns = (batch.column(name).to_pylist() for name in ("_place", "_tx", "_index"))
@@ -119,7 +119,7 @@ class ShardTransactions(Generic[C]):
                 await self._refused(error)
             if changed != 1:
                 await self._refused(None)
-            self._stored, self._nonce = None, None  # not known until COMMIT is answered
+            self._stored, self._nonce = None, None  # the stored row is not known until COMMIT is answered
             try:
                 await session.commit()
             except Exception as error:
@@ -132,11 +132,11 @@ class ShardTransactions(Generic[C]):
                 self._among_letters = False
 
     async def rolled_back(self, to: Datamarker) -> None:
-        """The transaction is rolled back. The updates after ``to`` are delivered again."""
+        """Roll the transaction back. The updates after ``to`` are delivered again."""
         async with self._turn:
             await self._roll_back()
             if self._stored is not None and self._stored.marker != marker_to_bytes(to):
-                self._stored = None  # a commit of which the flow was not informed
+                self._stored = None  # a commit succeeded, and its acknowledgement did not
 
     async def revoked(self) -> None:
         """The epoch is over."""
@@ -145,7 +145,7 @@ class ShardTransactions(Generic[C]):
             await self._end()
 
     def replaying(self) -> None:
-        """A replay of older updates begins. An update before the datamarker is no longer a dead letter."""
+        """Note that a replay of older updates begins: an update before the datamarker is no longer a dead letter."""
         self._among_letters = False
 
     # --- inside a turn ---
@@ -200,7 +200,7 @@ class ShardTransactions(Generic[C]):
         return not self._among_letters or not update.replayed or self._is_new_at(update.id, update.position)
 
     def _is_new_at(self, update_id: str, position: LogPosition) -> bool:
-        """Whether a dead letter, which comes before everything else of the epoch, has no stored effects."""
+        """Whether the effects of an update are not stored. Only those of a dead letter may be stored already."""
         stored = self._known()
         if update_id in stored.letters or update_id in self._letters:
             return False
@@ -228,7 +228,7 @@ class ShardTransactions(Generic[C]):
             except Exception:
                 if self._session is None or self._session.usable:
                     raise
-                changed = await self._opened(values)  # the connection had been idle, and was closed meanwhile
+                changed = await self._opened(values)  # the idle connection was closed, so another one is opened
         if changed != 1:
             await self._refused(None)
         self._nonce = nonce
@@ -240,7 +240,8 @@ class ShardTransactions(Generic[C]):
         return changed
 
     async def _connected(self) -> Session[C]:
-        """The connection, with a table whose engine has transactions."""
+        """The connection. The first call for a connection makes the table, and checks that its engine has
+        transactions."""
         if self._session is not None and not self._session.usable:
             await self._close()
         if self._session is None:
@@ -279,7 +280,7 @@ class ShardTransactions(Generic[C]):
         return None if found is None else row_of(found, self._shard)
 
     async def _refused(self, error: Exception | None) -> NoReturn:
-        """Find out why a statement of this class failed, or did not find the row as it was, and raise that."""
+        """Raise the error that explains why a statement of this class failed, or did not find the expected row."""
         mine = self._known()
         lost = self._session is None or not self._session.usable
         await self._roll_back()
@@ -301,8 +302,8 @@ class ShardTransactions(Generic[C]):
         raise refusal from error
 
     async def _holds(self, row: MarkerRow) -> bool:
-        """Whether a transaction whose COMMIT was not answered is stored. Waits for the server's old process, which
-        holds the lock of the row."""
+        """Whether a transaction whose COMMIT was not answered is stored. Waits until the server has ended that
+        transaction, which locks the row."""
         await self._close()
         with self._unavailable("cannot be read"):
             session = await self._transaction()
@@ -335,7 +336,7 @@ class ShardTransactions(Generic[C]):
 
     @contextmanager
     def _unavailable(self, what: str) -> Iterator[None]:
-        """Errors of the driver in statements of this class are the database's fault, not an update's."""
+        """Turn errors of the driver in statements of this class into ``TargetUnavailable``: no update caused them."""
         try:
             yield
         except WormholeError:

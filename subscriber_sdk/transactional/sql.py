@@ -1,4 +1,4 @@
-"""The statements on the table ``wormhole_marker``, and what differs among databases."""
+"""The statements on the table ``wormhole_marker``, in the dialect of each kind of database."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ STORE: Final = """
 UPDATE wormhole_marker SET version = version + 1, marker = :marker, letters = :letters, open = NULL
 WHERE flow = :flow AND epoch = :epoch AND version = :version AND open = :nonce
 """
-# A savepoint goes with its transaction: that it can be released proves that nothing else ended that.
+# A savepoint ends with its transaction. So its release proves that the handler did not end the transaction.
 MARK: Final = "SAVEPOINT wormhole"
 UNMARK: Final = "RELEASE SAVEPOINT wormhole"
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One kind of database.
+    """The statements for one kind of database.
 
-    ``create``: makes the table. ``engine``: returns the name of the table's storage engine in one row, none without a
-    table; ``engines``: those that have transactions. ``locking``: what makes ``READ`` lock the row. ``connected`` and
-    ``begun``: statements that bound the waits, once for a connection and in each transaction; they get ``seconds`` and
-    ``milliseconds``. ``alone``: holds up other transactions that are about to make the table; empty: `IF NOT EXISTS`
-    does.
+    ``create``: makes the table. ``engine``: returns the table's storage engine in one row, no row without a table;
+    ``engines``: the engines that have transactions. ``locking``: the suffix by which ``READ`` locks the row.
+    ``connected``: statements that bound the waits of a connection; ``begun``: of a transaction. Both may contain
+    ``seconds`` and ``milliseconds``. ``alone``: locks out other transactions that make the table; empty: `IF NOT
+    EXISTS` is enough.
     """
 
     name: str

@@ -35,7 +35,7 @@ _TIMEOUTS: Final = {
 
 
 class _Session(Generic[A]):
-    """SQLAlchemy's two kinds of connections have the same methods; those of one have to be awaited."""
+    """One connection of SQLAlchemy, synchronous or asynchronous. Both kinds have the same methods."""
 
     def __init__(self, connection: A, sync: Connection) -> None:
         self.connection: A = connection
@@ -84,14 +84,14 @@ class _Session(Generic[A]):
 
 
 def _note(context: ExceptionContext) -> None:
-    """A statement failed, and no savepoint of SQLAlchemy's undoes it."""
+    """Note a failed statement that no savepoint of SQLAlchemy's undoes."""
     connection = context.connection
     if connection is not None and not connection.closed and not connection.in_nested_transaction():
         connection.info[_FAILED] = True
 
 
 def _prepare(connection: Connection) -> Connection:
-    """With SQLite a connection whose transactions take the lock at their beginning, and which does not return to a
+    """Prepare a connection. With SQLite, its transactions take the lock at their beginning, and it does not return to a
     pool.
     """
     if connection.dialect.name == "sqlite":
@@ -117,7 +117,7 @@ def _watched(engine: Engine) -> Dialect:
 
 
 class SqlAlchemyStore(Store[Connection]):
-    """For handlers with plain ``def``. ``source``: a URL, or an engine of the application's."""
+    """A store for handlers with plain ``def``. ``source``: a URL, or the application's engine."""
 
     blocking = True
 
@@ -132,8 +132,8 @@ class SqlAlchemyStore(Store[Connection]):
 
 
 class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
-    """For handlers with ``async def``. ``source``: a URL with an asynchronous driver, or an engine of the
-    application's."""
+    """A store for handlers with ``async def``. ``source``: a URL with an asynchronous driver, or the application's
+    engine."""
 
     blocking = False
 
@@ -153,6 +153,6 @@ class AsyncSqlAlchemyStore(Store["AsyncConnection"]):
 
 
 def _options(source: str | URL, timeout: float) -> dict[str, Any]:
-    """No pool: each shard has one connection. A server that does not answer holds a thread for the timeout at most."""
+    """Engine options: no pool, because each shard has one connection, and the timeout for connecting."""
     bounded = _TIMEOUTS.get(make_url(source).get_driver_name(), ())
     return {"poolclass": NullPool, "connect_args": dict.fromkeys(bounded, timeout)}

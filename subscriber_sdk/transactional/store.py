@@ -1,6 +1,6 @@
-"""The port of an application's database: what :mod:`subscriber_sdk.transactional.shard` needs of a driver.
+"""The port of an application's database: the operations that :mod:`subscriber_sdk.transactional.shard` needs.
 
-The methods of every store are coroutines. The coroutines of a store that blocks never wait for the event loop. So
+The methods of every store are coroutines. The coroutines of a blocking store never wait for the event loop, so that
 :func:`finish` can run them to their end in the thread of a plain ``def`` callback.
 """
 
@@ -43,7 +43,7 @@ class Session(Protocol[C_co]):
         ...
 
     def in_use(self) -> AbstractContextManager[object]:
-        """Around each call of the handler, in its thread."""
+        """A context around each call of the handler, in the handler's thread."""
         ...
 
     async def begin(self) -> None:
@@ -55,7 +55,7 @@ class Session(Protocol[C_co]):
         ...
 
     async def row(self, sql: str, values: Values) -> Sequence[Any] | None:
-        """The first row of a query; ``None`` without one."""
+        """The first row of a query; ``None`` if there is no row."""
         ...
 
     async def commit(self) -> None:
@@ -103,7 +103,8 @@ class Store(Generic[C]):
 
 
 class _BlockingTurn:
-    """A thread cannot be cancelled: a callback whose time is over keeps its shard until it returns."""
+    """The lock of a blocking store. A thread cannot be cancelled, so a callback that exceeds its time limit keeps the
+    lock until it returns."""
 
     def __init__(self, timeout: float) -> None:
         self._lock = threading.Lock()
@@ -120,7 +121,7 @@ class _BlockingTurn:
 
 
 def finish(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a coroutine that does not wait for an event loop."""
+    """Run a coroutine that does not wait for an event loop. Returns its result."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -131,5 +132,5 @@ def finish(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def settled(value: Any) -> Any:
-    """The value, awaited if it is awaitable: drivers have the same methods with and without ``await``."""
+    """The value, awaited if it is awaitable, because a driver's methods may be synchronous or asynchronous."""
     return await value if inspect.isawaitable(value) else value

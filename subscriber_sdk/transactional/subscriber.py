@@ -47,7 +47,7 @@ _OF_HANDLER: Final = (
     "on_verify",
     "on_data_loss",
 )
-_KEYS: Final = 1000  # read at one time from on_verify_keys
+_KEYS: Final = 1000  # keys that are read at one time from on_verify_keys
 
 
 class Transactional(Subscriber, Generic[C]):
@@ -69,7 +69,7 @@ class Transactional(Subscriber, Generic[C]):
         self._overridden = _overridden(handler)
         _check(handler, store, self._overridden)
         self.arrow_before = handler.arrow_before
-        # A callback that the handler does not have costs nothing: the SDK sees only those that are set here.
+        # The SDK calls only callbacks that are set here, so callbacks that the handler does not override cost nothing.
         for name in (*_ALWAYS, *self._overridden.intersection(_OF_HANDLER)):
             self._set(name, getattr(self, f"_{name}"))
         if "on_verify_keys" in self._overridden:
@@ -118,7 +118,8 @@ class Transactional(Subscriber, Generic[C]):
         return found
 
     def _keys(self, table: str, shard: str) -> Iterator[Key]:
-        """Portions are read in turns, because the SDK iterates from several threads."""
+        """The handler's keys. Each portion is read under the shard's lock, because the SDK iterates from several
+        threads."""
         flow = self._of(shard)
         source: Iterator[Key] = iter(finish(flow.call(self._handler.on_verify_keys, table, shard)))
         while portion := finish(flow.call(lambda _: list(islice(source, _KEYS)))):
@@ -171,7 +172,7 @@ class Transactional(Subscriber, Generic[C]):
         return have
 
     async def _on_error(self, error: FlowHalted) -> None:
-        # A halted flow may stay so for days, and an operator's remedy would wait for its locks.
+        # A flow may stay halted for days, and the locks of its transaction would block an operator's repair.
         await self._of(error.shard).revoked()
         await settled(self._handler.on_error(error))
 

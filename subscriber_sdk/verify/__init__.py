@@ -1,1 +1,1 @@
-"""Comparing the source's rows with those that the application holds, in place of their delivery."""
+"""Compares the rows of the source with the rows that the application holds, for ``wormholectl verify``."""

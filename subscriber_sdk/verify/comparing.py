@@ -22,17 +22,18 @@ __all__ = ["Answer", "canonical", "checked_answer", "checked_key", "compare", "d
 Answer = Mapping[Key, Mapping[str, Value]]
 """What ``on_verify`` returns."""
 
-_LONGEST: Final = 64  # bytes of a key that is kept unchanged
-_SHOWN: Final = 8  # columns in a message
-_MOST_DIGITS: Final = 400  # before the point of a number, or after it until the first that is not 0
-_MOST_COLUMNS: Final = 64  # columns of one difference
+_LONGEST: Final = 64  # bytes; a longer key is replaced by a hash
+_SHOWN: Final = 8  # the most columns that a message names
+_MOST_DIGITS: Final = 400  # the most digits before the decimal point, or zeros directly after it, that are written out
+_MOST_COLUMNS: Final = 64  # the most columns that one difference names
 _NUMBERS: Final[Mapping[str, Callable[[Any], Value]]] = {"bool": bool, "int": int, "double": float, "decimal": Decimal}
 """The types of values, by the type of the column."""
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
 def canonical(key: Key) -> bytes:
-    """Bytes that are the same for equal keys, whatever types their numbers have. At most 64; for longer keys a hash."""
+    """At most 64 bytes that are the same for equal keys, even if their numbers have different types. A long key becomes
+    a hash."""
     parts = []
     for value in key:
         part = _canonical(value)
@@ -64,7 +65,7 @@ def _canonical(value: Value) -> bytes:
 
 
 def _scientific(value: Decimal) -> bytes:
-    """The number without writing out its zeros."""
+    """The number in a form that does not write out its zeros."""
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits))
     kept = text.rstrip("0")
@@ -72,9 +73,8 @@ def _scientific(value: Decimal) -> bytes:
 
 
 def checked_key(table: str, key: object, columns: Sequence[Column]) -> Key:
-    """``key``, which ``on_verify_keys`` returned for a table whose keys have these ``columns``, as the source has it.
-
-    Raises :class:`~wormhole.model.errors.UsageError` for anything but such a key.
+    """Check a key from ``on_verify_keys``, and return it with the types of the source's keys. ``columns``: the columns
+    of the table's key. Raises :class:`~wormhole.model.errors.UsageError` for a wrong key.
     """
     if not isinstance(key, tuple) or len(key) != len(columns):
         raise UsageError(
@@ -94,7 +94,7 @@ def checked_key(table: str, key: object, columns: Sequence[Column]) -> Key:
 
 
 def _of_source(value: Value, type_: str) -> Value:
-    """The value in the type that keys of the source have: the publisher compares them."""
+    """The value in the type that the source's keys have, because the publisher compares keys."""
     if isinstance(value, str):
         return str(value)  # plain text
     number = _NUMBERS.get(type_)
@@ -114,9 +114,8 @@ def _is_key_value(value: object) -> bool:
 
 
 def checked_answer(table: str, answer: object, asked: Iterable[Key]) -> Answer:
-    """``answer`` of ``on_verify`` to the keys ``asked``, after a check.
-
-    Raises :class:`~wormhole.model.errors.UsageError` for a value that is not such an answer.
+    """Check and return the ``answer`` of ``on_verify`` to the keys ``asked``. Raises
+    :class:`~wormhole.model.errors.UsageError` for a wrong answer.
     """
     if not isinstance(answer, Mapping):
         raise UsageError(
@@ -157,7 +156,7 @@ def compare(updates: Sequence[Update], answer: Answer) -> list[tuple[Update, Dif
 
 
 def difference(kind: DifferenceKind, key: Key, columns: tuple[str, ...] = ()) -> Difference:
-    """A difference of the row with this key. If many columns differ, only the first are named."""
+    """A difference in the row with this key. If many columns differ, only the first 64 are named."""
     return Difference(kind, encode_key(key), columns[:_MOST_COLUMNS])
 
 
@@ -175,7 +174,7 @@ def _differing(update: Update, key: Key, held: Mapping[str, Value]) -> tuple[str
 
 
 def _of_key(update: Update, key: Key, name: str, row: Mapping[str, Value]) -> Value:
-    """A value of the key, because an application may also return the key's columns."""
+    """The value of the key's column ``name``, because an application may also return the key's columns."""
     names = [column.name for column in update.schema.key]
     if name in names:
         return key[names.index(name)]

@@ -1,4 +1,4 @@
-"""The findings of comparing the tables of a flow, and the frames that report them. Pure.
+"""Counts the differences that the comparison of a flow's tables finds, and builds the frames that report them. Pure.
 
 Findings are reported when the next datamarker is acknowledged. Rows that are delivered again after a rollback are not
 compared again, because the application may have later changes by then.
@@ -19,20 +19,21 @@ from wormhole.wire.verification import KINDS
 
 __all__ = ["Findings", "frames_of"]
 
-_FRAME: Final = 256 << 10  # bytes of the differences in one frame; publishers take twice as much
+_FRAME: Final = 256 << 10  # the most bytes of differences in one frame; publishers accept twice as much
 _IN_FRAME: Final = 500
-_LONGEST: Final = 64 << 10  # bytes of a difference that is named
+_LONGEST: Final = 64 << 10  # the most bytes of a difference that is named
 _NOTHING: Final[Mapping[bytes, Key]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
 class Findings:
-    """What the comparison of one table found in one epoch of a flow. Counts are those since the last :meth:`report`.
+    """The findings about one table in one epoch of a flow. Counts begin at 0 after each :meth:`report`.
 
-    ``begun``: whether the end of one of its chunks arrived; nothing is reported before. ``trouble``: why something is
-    not compared or not removed. ``given_up``: whether no further row is compared. ``unlisted``: whether the
-    application's keys are not compared with the source's. ``extra_keys``: by canonical form, the application's keys
-    that the publisher has to confirm. ``asked``: whether it was asked. ``over``: whether the end was reported.
+    ``begun``: whether the end of one of the table's chunks arrived; nothing is reported before. ``trouble``: why some
+    rows are not compared or not removed. ``given_up``: whether no further row is compared. ``unlisted``: whether the
+    application's keys are not compared with the source's keys. ``extra_keys``: by canonical form, the application's
+    keys that the publisher has to confirm. ``asked``: whether the publisher was asked to confirm them. ``over``:
+    whether the end was reported.
     """
 
     table: str
@@ -53,7 +54,7 @@ class Findings:
     asked: bool = False
     over: bool = False
     differences: list[Difference] = field(default_factory=list)
-    _named: int = 0  # differences, over all reports
+    _named: int = 0  # the number of differences that were named, over all reports
     _changed: bool = False
     _gone: set[bytes] = field(default_factory=set)
 
@@ -73,19 +74,19 @@ class Findings:
             self.not_compared += count
 
     def end(self) -> None:
-        """No part of the table is left to compare."""
+        """Note that no part of the table is left to compare."""
         self._changed = self.ended = True
 
     def end_with(self, extra: int, found: Sequence[Difference]) -> None:
-        """The application has ``extra`` surplus keys, the first of which are ``found``. No part of the table is left to
-        compare."""
+        """Note that the application has ``extra`` surplus keys, the first of which are ``found``, and that no part of
+        the table is left to compare."""
         self.extra += extra
         self._name(found)
         self.end()
 
     def ask(self, extra: int, keys: Mapping[bytes, Key], found: Sequence[Difference]) -> None:
-        """As :meth:`end_with`, but the publisher has to confirm these ``keys``, except for keys that are too long for
-        it. A key is counted when it is :meth:`gone`. If its row is inserted meanwhile, it is no difference.
+        """Like :meth:`end_with`, but the publisher has to confirm these ``keys``, except for keys that are too long for
+        a frame. A key is counted when it is :meth:`gone`. A key whose row is inserted meanwhile is no difference.
         """
         named = [one for one in found if len(one.key) <= _LONGEST]
         self.extra += extra - len(named)
@@ -102,12 +103,12 @@ class Findings:
         self.differences.extend(named)
 
     def delivered(self, count: int) -> None:
-        """Count rows of the differences that were delivered."""
+        """Count differing rows that were delivered as a repair."""
         self._changed = True
         self.repaired += count
 
     def gone(self, found: Mapping[bytes, Difference]) -> None:
-        """The rows of these keys do not exist, and the application was called with the keys. Each is counted once."""
+        """Count keys whose rows do not exist, and with which the application was called. Each key is counted once."""
         self._changed = True
         new = found.keys() - self._gone
         self._gone |= new
@@ -116,7 +117,7 @@ class Findings:
         self._name([found[form] for form in sorted(new)][: max(0, MOST_EXTRA - len(self.extra_keys))])
 
     def say(self, trouble: str) -> None:
-        """Note why something is not compared or not removed. The first reason stays."""
+        """Note why some rows are not compared or not removed. The first reason stays."""
         self._changed = True
         self.trouble = self.trouble or shortened(trouble)
 
@@ -151,7 +152,7 @@ class Findings:
 
 
 def frames_of(found: TableVerification, *, confirm: bool) -> Iterator[push_pb2.Verified]:
-    """A report as frames. The counts are in the first, the end is in the last."""
+    """The frames of a report. The first frame has the counts, and the last frame has the end."""
     frame = push_pb2.Verified(
         table=found.table,
         compared=found.compared,

@@ -1,7 +1,8 @@
-"""The keys that a flow knows to exist in the source, table by table. They are in a private database in a temporary
-file, so that a large table needs little memory. The file disappears with the process.
+"""Stores the keys that a flow knows to exist in the source, table by table, in a private SQLite database. It is in a
+temporary file, so that a large table needs little memory. The file disappears with the process.
 
-Changes that are delivered again after a rollback are applied again. As before, the last change of each key decides.
+Changes that are delivered again after a rollback are applied again, with the same result: the last change of each key
+decides.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ SELECT key FROM asked WHERE NOT EXISTS (SELECT 1 FROM known WHERE number = ? AND
 
 
 class KnownKeys:
-    """Methods block, and raise :class:`sqlite3.Error` if the temporary file cannot be written. Keys are bytes."""
+    """The stored keys, as bytes. Methods block, and raise :class:`sqlite3.Error` if the file cannot be written."""
 
     def __init__(self) -> None:
         self._open: sqlite3.Connection | None = None
-        self._numbers: dict[str, int] = {}  # each table's number; a table that was emptied has a new one
+        self._numbers: dict[str, int] = {}  # each table's number; a table gets a new number when it is emptied
         self._last = 0
 
     def apply(self, table: str, present: dict[bytes, bool], *, emptied: bool = False) -> None:
-        """Apply keys that exist from now on (true), and keys that no longer exist (false). ``emptied``: remove all keys
-        of the table first."""
+        """Store keys that exist from now on (true), and remove keys that no longer exist (false). ``emptied``: remove
+        all keys of the table first."""
         if emptied:
             self._numbers.pop(table, None)
         number = self._number(table)
@@ -48,7 +49,7 @@ class KnownKeys:
         database.execute("COMMIT")
 
     def missing(self, table: str, keys: Sequence[bytes]) -> set[bytes]:
-        """The ``keys`` that do not exist."""
+        """The ``keys`` that are not stored as existing."""
         database = self._database
         database.execute("BEGIN")
         database.executemany("INSERT INTO asked VALUES (?)", [(key,) for key in keys])

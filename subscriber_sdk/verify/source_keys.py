@@ -1,5 +1,5 @@
-"""The keys that exist in the source, as far as one epoch of a flow knows: keys of READ updates and of changes, without
-keys that changes removed. :class:`~subscriber_sdk.verify.known_keys.KnownKeys` keeps them, in a thread.
+"""Tracks which keys exist in the source, as far as one epoch of a flow knows: the keys of READ updates and of changes,
+without keys that changes removed. :class:`~subscriber_sdk.verify.known_keys.KnownKeys` stores them, in a thread.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _UNSTORED: Final = "the keys of its tables cannot be kept in a temporary file"
 class Noted:
     """The effect of some updates on the keys of one table.
 
-    ``diverted``: ids of updates that the application does not get, because they are parked or skipped. ``unknown``: why
-    it is no longer known which keys exist.
+    ``diverted``: ids of updates that the application does not get, because they are parked or skipped. ``unknown``: the
+    reason if it is no longer known which keys exist. ``exempt``: keys that may exist or not. ``present``: by key,
+    whether its row exists after the updates. ``emptied``: whether all earlier keys are removed.
     """
 
     diverted: list[str] = field(default_factory=list)
@@ -64,14 +65,14 @@ class Noted:
 
 
 class SourceKeys:
-    """See the module. ``gate``: decides what is parked or skipped."""
+    """The known keys of one epoch. ``gate``: decides which updates are parked or skipped."""
 
     def __init__(self, shard: str, gate: Gate, handlers: Handlers) -> None:
         self._shard = shard
         self._gate = gate
         self._handlers = handlers
         self._known = KnownKeys()
-        self._unstored = ""  # why keys cannot be stored
+        self._unstored = ""  # why keys cannot be stored; empty: they can
         self._columns: dict[str, tuple[Column, ...]] = {}
 
     def columns(self, table: str) -> tuple[Column, ...]:
@@ -87,17 +88,17 @@ class SourceKeys:
         return before is not None and before != columns
 
     async def note(self, updates: Sequence[Update]) -> dict[str, Noted]:
-        """Note the next updates. Returns their effect by table."""
+        """Apply the next updates to the keys. Returns their effect by table."""
         noted: dict[str, Noted] = {}
         await self._stored(partial(self._note, updates, noted))
         return noted
 
     async def exempt(self, table: str, keys: Iterable[Key]) -> None:
-        """Mark keys for which it is not known whether their rows exist."""
+        """Exempt keys from :meth:`missing`, because it is not known whether their rows exist."""
         await self._stored(partial(self._exempt, table, keys))
 
     async def missing(self, table: str, keys: Sequence[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """The ``keys`` (canonical) that do not exist, and those for which that is not known.
+        """The ``keys`` (canonical) that do not exist, and the ``keys`` for which this is not known.
 
         Raises :class:`~wormhole.model.errors.UsageError` if keys could not be stored.
         """
@@ -135,7 +136,7 @@ class SourceKeys:
                 noted.add(update)
                 diverted = not self._gate.idle and self._is_diverted(update)
             except (DecodeError, ProtocolError):
-                continue  # reported later, when it is delivered
+                continue  # the delivery of this update reports the error
             if diverted:
                 noted.diverted.append(update.id)
                 noted.exempt.extend(filter(None, (update.key, update.old_key)))

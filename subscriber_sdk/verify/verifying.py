@@ -1,15 +1,15 @@
-"""One epoch of a flow whose existing rows are compared with the application's rows.
+"""Compares the existing rows of a flow with the application's rows, in an epoch that an operator requested for this.
 
-READ updates are not delivered. Instead the application returns its rows of the same keys, at the same place in the
+READ updates are not delivered. Instead the application returns its rows with the same keys, at the same place in the
 order of the shard, so that writes may continue. In ``VerifyMode.REPAIR`` the rows that differ are delivered. At the end
-of a table's scan the application's keys are compared with the existing ones (``source_keys``). ``findings`` reports the
+of a table's scan the application's keys are compared with the existing keys (``source_keys``). ``findings`` reports the
 results.
 
 An application may be ahead of updates that are delivered again. So rows that were compared are not compared again after
 a rollback. Rows that an earlier epoch delivered are compared only for a repair. A repair may set back such a row, but
 the row's later changes are delivered after it.
 
-A failure of the comparison does not affect the flow. The table is not compared any further, and that is reported.
+A failure of the comparison does not affect the flow. The table is not compared any further, and a report says why.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _T = TypeVar("_T")
 _Deliver = Callable[[list[Update]], Awaitable[bool]]
 """Delivers updates one after the other. Returns whether all were processed; false if the epoch ended meanwhile."""
 
-_ROWS: Final = 500  # rows in one call of on_verify
-_KEYS: Final = 1000  # keys that on_verify_keys yields within one callback's time
+_ROWS: Final = 500  # the most rows in one call of on_verify
+_KEYS: Final = 1000  # keys of on_verify_keys to which one time limit of a callback applies
 _NEXT: Final = "verify the table again"
 
 
 class FlowVerifying:
-    """See the module. ``retry``: the retries of ``on_verify`` and ``on_verify_keys``."""
+    """The comparison in one epoch of a flow. ``retry``: the retries of ``on_verify`` and ``on_verify_keys``."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class FlowVerifying:
         retry: Retry,
     ) -> None:
         self.passed = 0
-        """READ updates that were not delivered, repeats included."""
+        """The number of READ updates that were not delivered, repeats included."""
         self._epoch = epoch
         self._repairs = assigned.verify is VerifyMode.REPAIR
         self._generation = assigned.generation
@@ -81,7 +81,7 @@ class FlowVerifying:
         self._retry = retry
         self._keys = SourceKeys(epoch.shard, gate, handlers)
         self._tables: dict[str, Findings] = {}
-        self._begins: LogPosition | None = None  # the beginning of what is delivered in the epoch
+        self._begins: LogPosition | None = None  # the position at which the epoch's delivery begins
         self._again = False  # whether an earlier epoch delivered the last updates
         self._furthest: UpdatePlace | None = None  # the furthest place that was compared
         # Since the last acknowledged datamarker:
@@ -124,7 +124,7 @@ class FlowVerifying:
         return any(map(self._is_compared, updates))
 
     async def range_end(self, frame: bytes, schema: Schema) -> None:
-        """Every row of a range arrived, and everything before it is processed."""
+        """Handle the end of a range: every row of it arrived, and every earlier update is processed."""
         end = push_pb2.ChunkEnd.FromString(frame)
         table = schema.table
         findings = self._of(table)
@@ -135,10 +135,10 @@ class FlowVerifying:
             await self._remove(findings, [values_of(row.values) for row in end.alone])
 
     async def scan_end(self, table: str, rows: int) -> None:
-        """Every row of a table arrived, and everything before it is processed."""
+        """Handle the end of a table: every row of it arrived, and every earlier update is processed."""
         findings = self._of(table)
         if findings.ended or findings.confirm or findings.over:
-            return  # it is delivered again after a rollback
+            return  # this end was handled before a rollback, and came again
         held = self._gate.held_keys(table)
         if held is None:
             self._unlist(findings, "an operation on the whole table is parked (`wormholectl dead-letters`)")
@@ -154,7 +154,7 @@ class FlowVerifying:
             findings.end()
 
     def acknowledged(self) -> None:
-        """The datamarker after the compared rows is about to be acknowledged."""
+        """Report the findings, because the datamarker after the compared rows is about to be acknowledged."""
         self._due.clear()
         self._left_out.clear()
         for findings in self._tables.values():
@@ -170,13 +170,13 @@ class FlowVerifying:
     # --- rows ---
 
     def _is_compared(self, update: Update) -> bool:
-        """Whether the update is compared. A parked update that is delivered again at an operator's request is not,
-        because it is from before the place where delivery began.
+        """Whether the update is compared. A parked update that an operator has delivered again is not compared: it is
+        from before the place where delivery began.
         """
         try:
             return update.op is Op.READ and (not update.replayed or self._is_repeated(update))
         except (DecodeError, ProtocolError):
-            return False  # reported when it is delivered
+            return False  # the delivery of this update reports the error
 
     def _is_repeated(self, update: Update) -> bool:
         """Whether an earlier epoch delivered this update or later ones."""
@@ -196,7 +196,7 @@ class FlowVerifying:
         return [row for row in rows if furthest.before(place_of(row))]
 
     async def _compare(self, findings: Findings, rows: list[Update], deliver: _Deliver) -> bool:
-        """Compare rows. Returns whether all were processed."""
+        """Compare rows. Returns whether all were processed; false if the epoch ended meanwhile."""
         new = self._new(rows)
         compared = [] if findings.given_up else [row for row in new if not self._is_left_out(row)]
         found: list[tuple[Update, Difference]] | None = []
@@ -220,7 +220,7 @@ class FlowVerifying:
         return True
 
     async def _repair(self, findings: Findings, rows: list[Update], deliver: _Deliver) -> bool:
-        """Deliver the rows that are due."""
+        """Deliver the rows that differ. Returns whether all were processed; false if the epoch ended meanwhile."""
         due = [row for row in rows if row.id in self._due] if self._due else []
         if due:
             if not await deliver(due):
@@ -235,7 +235,8 @@ class FlowVerifying:
         return compare(rows, checked_answer(table, answer, keys))
 
     async def _tried(self, findings: Findings, name: str, work: Callable[[], Awaitable[_T]]) -> _T | None:
-        """The result of ``work``, which calls the application; ``None``: the table is given up, or the epoch ends."""
+        """The result of ``work``, which calls the application; ``None``: the comparison of the table is given up, or
+        the epoch ends."""
         retry = self._retry.fresh()
         while self._epoch.ending is None:
             try:
@@ -309,7 +310,7 @@ class FlowVerifying:
             )
 
     def _end(self, findings: Findings, extra: _Extra) -> None:
-        """The application's keys were compared."""
+        """Record the result after all keys of the application were compared."""
         findings.leave_out(extra.not_compared)
         named = [difference(DifferenceKind.EXTRA, key) for key in extra.keys.values()]
         if self._repairs and extra.count > MOST_EXTRA:
@@ -329,8 +330,8 @@ class FlowVerifying:
             findings.ask(extra.count, extra.keys, named)
 
     async def _remove(self, findings: Findings, alone: Iterable[Key]) -> None:
-        """Handle keys that were read alone: report to the application the keys that it holds and that no longer
-        exist."""
+        """Call ``on_range`` with those of the keys that the publisher read alone whose rows do not exist, so that the
+        application removes its rows."""
         table, extra = findings.table, findings.extra_keys
         held = self._gate.held_keys(table)
         asked = [form for form in map(canonical, alone) if form in extra]

@@ -1,1 +1,1 @@
-"""One flow at work: the application's callbacks process what arrived, and finished work is acknowledged."""
+"""Processes the updates of flows: calls the application's callbacks, handles failures, acknowledges finished work."""

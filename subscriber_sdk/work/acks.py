@@ -1,9 +1,9 @@
-"""From finished work to the highest contiguous place. Pure.
+"""Keeps the items that a flow received until they are acknowledged, and decides how far it may acknowledge. Pure.
 
-A flow's log holds what arrived, in order, from the last acknowledged datamarker on::
+A flow's log holds the items that arrived, in order, from the last acknowledged datamarker on::
 
     acknowledged | held: taken, finished or running | waiting
-                 ^ a rollback comes back to here    ^ next to take
+                 ^ a rollback returns to here       ^ next to take
 
 Finished batches return their credit (``progress``), but stay held until a later datamarker is acknowledged, so that a
 rollback needs no data from the publisher. The held bytes are bounded. Beyond the bound the oldest batch is dropped, and
@@ -28,7 +28,7 @@ __all__ = ["BatchItem", "FlowLog", "Item", "LossItem", "MarkerItem", "NoticeItem
 _ITEM_BYTES: Final = 64
 """The memory of a held batch in addition to its body, so that many tiny batches are bounded too."""
 _TOGETHER_BYTES: Final = 256 << 10
-"""Bytes of bodies that are delivered together."""
+"""The most bytes of bodies that are delivered together."""
 _NO_WINDOWS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
@@ -46,12 +46,12 @@ class BatchItem:
     unfinished: bool = False
     finished: bool = False
     windows: Mapping[int, int] = field(default_factory=lambda: _NO_WINDOWS)
-    """Its updates by window of commit time, once it was parsed."""
+    """The number of updates by window of commit time, once the body was parsed."""
 
 
 @dataclass(slots=True, eq=False)
 class MarkerItem:
-    """Everything before it, once processed, may be acknowledged as ``marker``."""
+    """A datamarker. ``marker`` may be acknowledged once every item before it is processed."""
 
     marker: Datamarker
 
@@ -65,7 +65,7 @@ class NoticeItem:
 
 @dataclass(slots=True, eq=False)
 class LossItem:
-    """Log is missing here. The application decides once, also when the item is delivered again after a rollback."""
+    """A gap in the log. The application decides once, even if the item is delivered again after a rollback."""
 
     loss: DataLoss
     decided: bool = False
@@ -73,8 +73,8 @@ class LossItem:
 
 @dataclass(slots=True, eq=False)
 class RangeItem:
-    """Every row of a range of keys came before it. ``frame``: a serialized ``ChunkEnd``, because its keys as objects
-    take many times the memory. ``schema``: that of its keys.
+    """The end of a range of keys, after every row of the range. ``frame``: a serialized ``ChunkEnd``, because its keys
+    as objects take many times the memory. ``schema``: the schema of its keys.
     """
 
     frame: bytes
@@ -83,7 +83,7 @@ class RangeItem:
 
 @dataclass(slots=True, eq=False)
 class ScanEndItem:
-    """Every row of ``table`` came before it, ``rows`` of them."""
+    """The end of a scan of ``table``, after all its rows. ``rows``: the number of these rows."""
 
     table: str
     rows: int
@@ -114,18 +114,18 @@ class FlowLog:
         self._hold_bytes = hold_bytes
         self._waiting: deque[Item] = deque()
         self._held: deque[Item] = deque()
-        self._running: deque[BatchItem] = deque()  # taken, in order, from the first that has not finished
-        self._single: Item | None = None  # taken; it has a callback of its own that has not returned
+        self._running: deque[BatchItem] = deque()  # taken batches in order, from the first unfinished batch on
+        self._single: Item | None = None  # a taken item that is not a batch, whose callback has not returned
         self.held_bytes = 0
         """Bytes of finished bodies that are kept for a rollback."""
         self.waiting_bytes = 0
         """Bytes of bodies that wait to be taken."""
         self._progress = 0
         self.whole = True
-        """Whether everything since the last acknowledged place is still here."""
+        """Whether every item since the last acknowledged datamarker is still kept."""
 
     def __len__(self) -> int:
-        """Items that wait to be taken."""
+        """The number of items that wait to be taken."""
         return len(self._waiting)
 
     @property
@@ -134,7 +134,7 @@ class FlowLog:
         return bool(self._running) or self._single is not None
 
     def append(self, item: Item) -> None:
-        """An item arrived. Of consecutive datamarkers only the newest stays."""
+        """Add an item that arrived. Of consecutive datamarkers only the newest stays."""
         waiting = self._waiting
         if waiting and isinstance(item, MarkerItem) and isinstance(waiting[-1], MarkerItem):
             waiting[-1] = item
@@ -148,15 +148,15 @@ class FlowLog:
         return self._waiting[0] if self._waiting else None
 
     def take(self, *, over: bool = False) -> Item | None:
-        """The next item to work on, ``None`` when nothing waits. ``over``: a datamarker is passed over if another one
-        waits, with nothing but batches in between.
+        """Take the next item to work on; ``None`` when nothing waits. ``over``: drop a datamarker if another datamarker
+        waits, with only batches in between.
         """
         item = self._next(over=over)
         if item is None:
             return None
         self._waiting.popleft()
         if isinstance(item, MarkerItem) and self._held and isinstance(self._held[-1], MarkerItem):
-            self._held[-1] = item  # the one before was left unacknowledged, and nothing arrived since
+            self._held[-1] = item  # the datamarker before was not acknowledged, and no batch came since
         else:
             self._held.append(item)
         if isinstance(item, BatchItem):
@@ -167,8 +167,8 @@ class FlowLog:
         return item
 
     def take_together(self, first: BatchItem, *, over: bool) -> list[BatchItem]:
-        """``first``, which was taken, and the batches of whole transactions that wait right behind it. ``over``: see
-        :meth:`take`.
+        """Take the batches of whole transactions that wait directly behind ``first``, a taken batch. Returns ``first``
+        and these batches. ``over``: see :meth:`take`.
         """
         taken, size = [first], len(first.body)
         while not first.unfinished and isinstance(item := self._next(over=over), BatchItem):
@@ -180,14 +180,12 @@ class FlowLog:
         return taken
 
     def passed(self) -> None:
-        """The callback of an item that is neither a batch nor a datamarker has returned."""
+        """Note that the callback of an item that is neither a batch nor a datamarker has returned."""
         self._single = None
 
     def finish(self, item: BatchItem) -> int | None:
-        """Every callback of ``item`` returned. Returns the batch number to report as progress; ``None`` if it did not
-        rise.
-
-        It rises only up to the first batch that has not finished.
+        """Note that every callback of ``item`` returned. Returns the batch number to report as progress, which rises up
+        to the first unfinished batch; ``None`` if it did not rise.
         """
         item.finished = True
         running = self._running
@@ -203,7 +201,7 @@ class FlowLog:
         return number
 
     def acknowledge(self, item: MarkerItem) -> None:
-        """The marker was acknowledged: items up to it are no longer needed."""
+        """Drop the items up to ``item``, whose marker was acknowledged."""
         held = self._held
         while held:
             first = held.popleft()

@@ -1,4 +1,4 @@
-"""The callbacks of one epoch that end a range of keys or a table of existing rows."""
+"""Calls ``on_range`` and ``on_scan_end``, by which an application learns that a backfill read a range or a table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = logging.getLogger("subscriber_sdk")
 
 
 class BackfillCalls:
-    """One epoch's. ``overridden``: names of the application's callbacks; ``generation``: the generation of the flow's
-    backfill.
+    """The calls in one epoch. ``overridden``: names of the callbacks that the application overrides; ``generation``:
+    the generation of the flow's backfill.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class BackfillCalls:
         self._generation = generation
 
     async def range_end(self, frame: bytes, schema: Schema) -> None:
-        """Every row of a range arrived, and every earlier callback has returned."""
+        """Handle the end of a range: every row of it arrived, and every earlier callback has returned."""
         if "on_range" not in self._overridden:
             return
         if (parked := self._parked("on_range", schema.table)) is None:
@@ -44,7 +44,7 @@ class BackfillCalls:
             await self._callbacks.call("on_range", ended)
 
     async def scan_end(self, table: str, rows: int) -> None:
-        """As :meth:`range_end`, for a table."""
+        """Handle the end of a table: every row of it arrived, and every earlier callback has returned."""
         if "on_scan_end" not in self._overridden or (parked := self._parked("on_scan_end", table)) is None:
             return
         epoch = self._epoch
@@ -52,7 +52,7 @@ class BackfillCalls:
         await self._callbacks.call("on_scan_end", end)
 
     def _parked(self, callback: str, table: str) -> frozenset[Key] | None:
-        """The keys of the table whose rows were parked and not delivered; ``None``: those of the whole table were."""
+        """The keys of the table whose updates are parked; ``None``: an update of the whole table is parked."""
         parked = self._gate.held_keys(table)
         if parked is None:
             log.warning(

@@ -1,4 +1,4 @@
-"""One epoch of a flow at work: takes what arrived, in order, and runs the application's callbacks on it.
+"""Processes one epoch of a flow: takes the items that arrived, in order, and runs the application's callbacks.
 
 The order of one epoch of a flow, as the application sees it::
 
@@ -6,11 +6,11 @@ The order of one epoch of a flow, as the application sees it::
                                     | on_range | on_scan_end } REVOKED
     work = [ on_schema ] on_update
 
-``callbacks`` runs them, ``recovery`` decides what follows when one fails, ``parking`` replaces one; they share
-the ``epoch``.
+``callbacks`` runs the callbacks, ``recovery`` decides what follows when one fails, and ``parking`` has an update stored
+in place of its callback. They share the ``epoch``.
 
-If the process dies at any point, no update was acknowledged whose callback had not returned. ``ack`` is called after
-``on_datamarker``, and ``on_datamarker`` only after every earlier callback returned, or after the publisher stored the
+An update is never acknowledged before its callback has returned, even if the process dies. ``ack`` is called after
+``on_datamarker``. ``on_datamarker`` is called after every earlier callback returned, or after the publisher stored the
 update in place of its callback.
 """
 
@@ -56,9 +56,9 @@ __all__ = ["FlowWorker"]
 
 log = logging.getLogger("subscriber_sdk")
 
-# While datamarkers come faster than they can be handled, one is passed over where another waits behind it.
+# While datamarkers come faster than this many seconds, a datamarker is dropped if another one waits behind it.
 _MARKERS_APART_S: Final = 0.02
-_GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # another subscriber waits for the shard: report its place
+_GIVEN_BACK = frozenset({Ending.REVOKED, Ending.LEAVING})  # endings in which the publisher waits for Released
 
 
 class FlowWorker:
@@ -81,14 +81,14 @@ class FlowWorker:
         self.epoch = Epoch(assigned.shard, assigned.epoch, assigned.marker, kept.rested)
         self.credit = credit
         self.updates = 0
-        """Updates whose callback returned, repeats included."""
+        """The number of updates whose callback returned, repeats included."""
         self._handlers = handlers
         self._port = port
         self._concurrency = options.concurrency
         self._assigned = assigned
         self._counts = counts = kept.counts
         self._retry = kept.retry
-        # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all that lies between two.
+        # A publisher sends a datamarker every 4 MiB, so twice the default credit holds all updates between two of them.
         self._log = FlowLog(2 * credit)
         gate = Gate(assigned.skip, assigned.parked, parks=assigned.park)
         self._callbacks = Callbacks(self.epoch, handlers, options.handler_timeout)
@@ -101,17 +101,17 @@ class FlowWorker:
             self.epoch, handlers.overridden, self._callbacks, gate, assigned.generation
         )
         self._schemas = FlowSchemas(self._hold_table) if "on_schema" in handlers.overridden else None
-        self._held: list[Callable[[], None]] = []  # return the memory that is counted for its tables
+        self._held: list[Callable[[], None]] = []  # functions that end the charges for the memory of tables
         self._endings = Endings()
         self._application = options.application
         self._tracing = tracing(options.application, assigned.shard, assigned.epoch)
         self._merges = handlers.name == "on_updates" and self._verifying is None
-        self._in_pieces = False  # whether the last transaction of the batch before continues
-        self._marked = 0.0  # when on_datamarker returned, of the loop's clock
+        self._in_pieces = False  # whether the last transaction of the previous batch continues
+        self._marked = 0.0  # the time, by the loop's clock, at which on_datamarker returned last
         self._batch_number = 0  # the number of the batch that arrived last
         self._wake = asyncio.Event()
         self._notified = False  # ASSIGNED was delivered, so REVOKED has to follow
-        self._later: tuple[MarkerItem, float] | None = None  # left unacknowledged, and when to call again
+        self._later: tuple[MarkerItem, float] | None = None  # an unacknowledged item, and when to call again
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class FlowWorker:
     # --- called from outside ---
 
     def start(self, before: FlowWorker | None = None) -> asyncio.Task[None]:
-        """Begin; the task ends with the epoch and raises nothing but cancellation.
+        """Begin to work. The returned task ends with the epoch, and raises nothing but cancellation.
 
         ``before``: an earlier epoch whose callbacks have to end first.
         """
@@ -151,7 +151,7 @@ class FlowWorker:
             self._task.add_done_callback(lambda _: callback())
 
     def feed(self, item: Item) -> None:
-        """An item arrived for the flow."""
+        """Add an item that arrived for the flow."""
         if self.epoch.ending is None:
             self._keep(item)
             self._stir()
@@ -162,7 +162,7 @@ class FlowWorker:
             try:
                 item.body = self._endings.pass_on(item.body, unfinished=item.unfinished)
             except ProtocolError:
-                pass  # it is refused later, when it is parsed for delivery
+                pass  # the body is refused later, when it is parsed for delivery
         elif (body := self._endings.release()) is not None:
             self._log.append(BatchItem(self._batch_number, replayed=False, body=body))
         self._log.append(item)
@@ -174,7 +174,7 @@ class FlowWorker:
             self._stir()
 
     def park_answered(self, update_id: str, refused: str) -> None:
-        """The publisher stored an update, or ``refused`` to."""
+        """Handle the publisher's answer to an update to be parked. ``refused``: why it is not; empty: it is stored."""
         self._parking.answered(update_id, refused)
 
     def report(self, now: float) -> push_pb2.HandlerReport:
@@ -206,7 +206,7 @@ class FlowWorker:
             await asyncio.wait({self._task})
 
     def _stir(self) -> None:
-        self.epoch.resting = self._parking.waiting  # nothing continues before the answer
+        self.epoch.resting = self._parking.waiting  # no work continues before the publisher's answer
         self._wake.set()
 
     # --- the epoch ---
@@ -304,8 +304,8 @@ class FlowWorker:
             return
 
     def _refuse(self, refused: EpochRefused) -> None:
-        """The application has stored a higher epoch than this one: the publisher assigns the shard in an epoch above
-        that."""
+        """Refuse this epoch, because the application has stored a higher one. The publisher then assigns the shard in
+        an epoch above the stored one."""
         epoch, held = self.epoch, Held(refused.held_epoch)
         message = (
             f"epoch {epoch.number} of shard {epoch.shard} is refused: the application holds it in epoch {held.epoch}"
@@ -337,7 +337,7 @@ class FlowWorker:
         try:
             acknowledge = await self._on_datamarker(item)
         except LoopLeft:
-            pass  # no failure; what was gathered before the marker is delivered again
+            pass  # no failure; the updates that were gathered before the marker are delivered again
         except Exception as error:
             log.error(
                 "%s; on_datamarker of shard %s failed as the shard goes; its last updates come again",
@@ -407,7 +407,7 @@ class FlowWorker:
         await self._recovery.failed(error, update)
 
     async def _on_datamarker(self, item: MarkerItem) -> bool:
-        """Returns whether the application has finished everything before the marker."""
+        """Call ``on_datamarker``. Returns whether the marker may be acknowledged."""
         if "on_datamarker" not in self._handlers.overridden:
             return True
         answer = await self._callbacks.call("on_datamarker", replace(item.marker, shard=self.epoch.shard))
@@ -506,7 +506,7 @@ class FlowWorker:
 
     @property
     def _done(self) -> int:
-        """The number of updates that were processed one after the other, repeats included."""
+        """The number of updates that were processed in sequence, repeats included."""
         compared = 0 if self._verifying is None else self._verifying.passed
         return self._callbacks.count + self._parking.diverted + compared
 
@@ -556,7 +556,7 @@ class FlowWorker:
         return await (deliver(updates) if self._verifying is None else self._verifying.sequence(updates, deliver))
 
     async def _step(self, step: Update | SchemaChange) -> None:
-        """One of several at a time."""
+        """Process one update or schema change, while others may be processed at the same time."""
         if isinstance(step, SchemaChange):
             await self._callbacks.call("on_schema", step)
         elif self._parking.gate.idle:
@@ -565,7 +565,7 @@ class FlowWorker:
             await self._parking.one(step)
 
     def _steps(self, item: BatchItem) -> list[Update | SchemaChange] | None:
-        """As :meth:`_parse`, each change before the update that it begins with."""
+        """Like :meth:`_parse`, as one list with each schema change before the first update that has the new schema."""
         parsed = self._parse(item)
         return None if parsed is None else _steps(*parsed)
 
@@ -606,14 +606,15 @@ class FlowWorker:
         self._port.progress(self._log.finish(item))
 
     def _partially(self, item: BatchItem, updates: int) -> None:
-        """The batch is delivered again, but callbacks of its first ``updates`` have returned: count them."""
+        """Count the callbacks of the first ``updates`` of a batch, which have returned although the batch is delivered
+        again."""
         if updates:
             self._counts.processed(windows_in(parse_body(item.body), updates))
 
 
 def _kept(kept: Datamarker | KeptMarker | None, assigned: Assigned) -> tuple[Datamarker | None, int]:
-    """The datamarker where the application continues, and the move that it stored with it (0: unknown). ``None``: it
-    stored none, or stored it before the shard was moved.
+    """The datamarker at which the application continues, and the move that is stored with it (0: unknown). The
+    datamarker is ``None`` if none is stored, or if the shard was moved after it was stored.
     """
     if kept is None:
         return None, 0
@@ -633,7 +634,7 @@ def _kept(kept: Datamarker | KeptMarker | None, assigned: Assigned) -> tuple[Dat
 
 
 def _steps(updates: list[Update], changes: list[tuple[int, SchemaChange]]) -> list[Update | SchemaChange]:
-    """Each change before the update that it begins with."""
+    """The updates, with each schema change before the first update that has the new schema."""
     steps: list[Update | SchemaChange] = [*updates]
     for at, change in reversed(changes):
         steps.insert(at, change)

@@ -1,6 +1,6 @@
-"""Which updates may run at the same time: those of different keys. Pure.
+"""Decides which updates may be processed at the same time: only updates of different keys. Pure.
 
-Rules, from which everything follows:
+The rules:
 
 - updates of one key run one after another, in log order;
 - an update that changes its key waits for both keys, and later updates of either wait for it;
@@ -18,9 +18,9 @@ __all__ = ["KeyOrder"]
 
 
 class KeyOrder:
-    """Items are numbered by the caller, ascending. ``ready`` holds those that may begin, in order.
+    """The order of items, which the caller numbers in ascending order. ``ready``: the items that may begin, in order.
 
-    A key is a tuple that begins with its table; the table alone stands for every key of it.
+    A key is a tuple that begins with its table. A tuple of the table alone means every key of the table.
     """
 
     __slots__ = ("_barrier", "_blockers", "_followers", "_keys", "_last", "_open", "ready")
@@ -35,11 +35,11 @@ class KeyOrder:
         self._followers: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
-        """Items added and not done."""
+        """The number of items that were added and are not done."""
         return len(self._open)
 
     def add(self, item: int, keys: Iterable[tuple[Hashable, ...]] | None) -> None:
-        """The next item with the keys that it touches; ``None`` is a barrier."""
+        """Add the next item with the keys that it touches; ``None``: the item is a barrier."""
         before: set[int] = set()
         if keys is None:
             before.update(self._open)
@@ -65,7 +65,7 @@ class KeyOrder:
             self.ready.append(item)
 
     def done(self, item: int) -> None:
-        """The item's work has ended: what waited for it alone becomes ready."""
+        """Note that the work of an item has ended. Items that waited only for this item become ready."""
         self._open.discard(item)
         for key in self._keys.pop(item, ()):
             if self._last.get(key) == item:

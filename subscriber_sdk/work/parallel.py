@@ -56,7 +56,7 @@ async def run_parallel(
     arrived. ``unfinished``: called for a batch that is not finished, with the number of callbacks that returned. When
     ``going`` is false, no new callback begins. Returns when no callback runs any more. Raises :class:`ParallelFailure`.
     """
-    # One long body: it runs for every update, and all its steps change the same few collections.
+    # This is one long body, because it runs for every update, and all its steps change the same few collections.
     order = KeyOrder()
     jobs: dict[int, tuple[Update | SchemaChange, _Batch]] = {}
     coming: deque[tuple[Update | SchemaChange, _Batch]] = deque()

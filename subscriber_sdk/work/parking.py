@@ -1,4 +1,4 @@
-"""Handles updates without a callback: they are skipped, or the publisher stores them.
+"""Handles updates that get no callback: an update is skipped, or parked (stored by the publisher as a dead letter).
 
 An update is parked once the publisher has answered that it is durable, and not before. Only then may the gate park
 later updates of its row, and only then may a later datamarker be acknowledged.
@@ -51,11 +51,11 @@ class Parking:
         self._lasting = lasting
         self.gate = gate
         self.skipped = 0
-        """Updates that were skipped, repeats included."""
+        """The number of updates that were skipped, repeats included."""
         self.parked = 0
-        """Updates that were parked in this epoch."""
+        """The number of updates that were parked in this epoch."""
         self.diverted = 0
-        """Updates that got no callback, repeats included."""
+        """The number of updates that got no callback, repeats included."""
         self._epoch = epoch
         self._callbacks = callbacks
         self._port = port
@@ -64,25 +64,25 @@ class Parking:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing continues before the publisher answers."""
+        """Whether no work continues before the publisher answers."""
         return any(not answer.done() for answer in self._answers.values())
 
     def answered(self, update_id: str, refused: str) -> None:
-        """The publisher stored an update, or ``refused`` to."""
+        """Handle the publisher's answer to an update to be parked. ``refused``: why it is not; empty: it is stored."""
         answer = self._answers.get(update_id)
         if answer is not None and not answer.done():
             self._epoch.resting = False
             answer.set_result(refused)
 
     def end(self) -> None:
-        """The epoch ends: no answer is awaited any more."""
+        """Stop waiting for answers, because the epoch ends."""
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_result(None)
 
     async def sequence(self, updates: list[Update], *, singly: bool) -> bool:
-        """As :meth:`Callbacks.sequence`, but some updates are skipped or parked. The gate decides when all earlier
-        updates are finished, because they may change its decision.
+        """Like :meth:`Callbacks.sequence`, but some updates are skipped or parked. The gate decides about an update
+        after all earlier updates are finished, because they may change its decision.
 
         ``singly``: ``on_updates`` gets one update at a time.
         """
@@ -102,9 +102,8 @@ class Parking:
         return not together or await self._callbacks.sequence(together)
 
     async def one(self, update: Update) -> None:
-        """As :meth:`Callbacks.one`, but the update may be skipped or parked.
-
-        Raises :class:`EpochOver` if the epoch ended before that was done.
+        """Like :meth:`Callbacks.one`, but the update may be skipped or parked. Raises :class:`EpochOver` if the epoch
+        ended before the update was skipped or parked.
         """
         verdict = self.gate.verdict(update)
         if verdict is Verdict.CALL:
@@ -113,10 +112,10 @@ class Parking:
             raise EpochOver
 
     async def park(self, update: Update, error: Exception | None) -> bool:
-        """Have the update stored. Returns whether it is durable; false if the epoch ended meanwhile.
+        """Have the publisher store the update. Returns whether it is durable; false if the epoch ended meanwhile.
 
-        Raises :class:`ParkRefused`, and :class:`~wormhole.model.errors.DecodeError` for a row that cannot be read:
-        later updates of the row could not be recognised.
+        Raises :class:`ParkRefused` if the publisher refuses, and :class:`~wormhole.model.errors.DecodeError` for a row
+        that cannot be read, because later updates of that row could not be recognised.
         """
         update.rows()
         if self.gate.stored(update):
@@ -139,14 +138,13 @@ class Parking:
         self.gate.parked(update)
         self.parked += 1
         why = f"its handler gave up: {reason}" if reason else "an earlier update of its row is parked"
-        level = logging.WARNING if reason else logging.DEBUG  # later updates of a row may be hundreds
+        level = logging.WARNING if reason else logging.DEBUG  # hundreds of later updates of the row may follow
         only = "" if self._lasting else "; only this process gets it again: give it an `id`, which a restart keeps"
         log.log(level, "flow %s: update %s is parked: %s%s", self._epoch.shard, id_, why, only)
         return True
 
     async def _divert(self, update: Update, verdict: Verdict) -> bool:
-        """Skip or park the update in place of its callback. Returns whether that was done; false if the epoch ended
-        meanwhile."""
+        """Skip or park the update in place of its callback. Returns false if the epoch ended before this was done."""
         if verdict is Verdict.SKIP:
             self.skipped += 1
             log.warning("flow %s: update %s is skipped, as an operator asked", self._epoch.shard, update.id)
@@ -162,6 +160,6 @@ class Parking:
 
 
 def _one_line(error: Exception) -> str:
-    """One line for operators, shortened, because the text of an exception has no limit."""
+    """The exception as one line for operators, shortened because the text of an exception has no limit."""
     text = " ".join(repr(error).split())
     return text if len(text) <= _LONGEST_ERROR else text[:_LONGEST_ERROR] + "..."

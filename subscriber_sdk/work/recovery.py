@@ -1,9 +1,9 @@
-"""Handles a failed callback of a flow: another try, a rollback, parking, or a halt.
+"""Handles a failed callback of a flow: by another try, a rollback, parking, or a halt.
 
-After a failure the flow returns to the last acknowledged datamarker (``on_rollback``), waits, and delivers the held
-updates again. When the retries are exhausted the flow halts until it is revoked. If the application parks, the
-publisher stores the update first; then comes the rollback, and the update is skipped when it is delivered again, with
-all later updates of its row.
+After a failure the flow returns to the last acknowledged datamarker (``on_rollback``), waits, and delivers the kept
+updates again. When the retries are exhausted the flow halts until it is revoked. If the application parks updates, the
+publisher stores the failing update before the rollback. The parked update then gets no callback when it is delivered
+again, and later updates of its row are parked too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ log = logging.getLogger("subscriber_sdk")
 class KeptOverEpochs:
     """State that the epochs of one shard share.
 
-    ``retry``: its count of failures. ``rested``: called when a flow has nothing left to do. ``failing``: called before
-    a first failure is logged.
+    ``retry``: the shard's count of failures. ``rested``: called when a flow has nothing left to do. ``failing``: called
+    before a first failure is logged.
     """
 
     retry: Retry
@@ -77,9 +77,8 @@ class Recovery:
         return False
 
     async def retry(self, error: Exception) -> bool:
-        """A callback that is not for updates failed.
-
-        Returns, after the wait, whether to call it again. Otherwise the flow halts.
+        """Handle the failure of a callback that is not for updates. Waits, and returns true if the callback has to be
+        called again. Returns false if the flow halts.
         """
         wait = None
         if isinstance(error, TargetUnavailable):
@@ -93,10 +92,10 @@ class Recovery:
         return True
 
     async def failed(self, error: Exception, update: Update | None) -> None:
-        """A callback failed at ``update`` (``None``: at no update). The flow is rolled back, or halts.
+        """Handle the failure of a callback at ``update`` (``None``: at no update): roll the flow back, or halt it.
 
-        A loop that was left is no failure: it is not counted, so that it neither halts the flow nor parks an update.
-        The flow is rolled back, and delivers nothing more before its end.
+        If the application left its loop (:class:`LoopLeft`), the failure is not counted, so that it neither halts the
+        flow nor parks an update. The flow is rolled back, and delivers nothing more before its end.
         """
         epoch = self._epoch
         update_id = "" if update is None else update.id
@@ -152,9 +151,8 @@ class Recovery:
         return False
 
     async def _put_aside(self, update: Update, error: Exception) -> bool:
-        """Retries are exhausted: park the update. If several failed together, search for the failing one.
-
-        Returns whether the flow continues.
+        """Park the update, because its retries are exhausted. If several updates failed together, deliver them one by
+        one to find the failing one. Returns whether the flow continues.
         """
         together = self._callbacks.together
         if len(together) > 1:
@@ -195,13 +193,13 @@ class Recovery:
             retry.failures,
             retry.attempts,
             "the last one" if wait is None else f"the next one in {wait:.2g} s",
-            # Those in between would only repeat it.
+            # The tracebacks of the attempts in between would be the same.
             exc_info=logged_error(error) if first or wait is None else None,
         )
         return wait
 
     def _postpone(self, error: Exception) -> float:
-        """A failure that passes by itself, however often. Returns the seconds to wait before another try."""
+        """Handle a temporary failure, which never halts the flow. Returns the seconds to wait before another try."""
         self._callbacks.meter.failures += 1
         self._failing()
         self._epoch.away = error
@@ -210,7 +208,7 @@ class Recovery:
         return wait
 
     async def _halt(self, error: Exception, update_id: str) -> None:
-        """The flow is halted from here on."""
+        """Halt the flow: report the failure to the publisher, and call ``on_error``."""
         epoch = self._epoch
         halted = FlowHalted(epoch.shard, epoch.number, update_id, self._retry.failures, epoch.marker, error)
         epoch.halted = halted

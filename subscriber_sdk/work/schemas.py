@@ -1,4 +1,4 @@
-"""The last schema of each table in the updates of one flow, and where it changes. Pure."""
+"""Finds where the schema of a table changes in the updates of one flow. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ class FlowSchemas:
         self._current: dict[str, Schema] = {}
         self._held: set[str] = set()  # tables
         self._ids: set[int] = set()  # ids of the schemas in _current
-        self._before: dict[str, Schema | None] = {}  # at the last acknowledged datamarker, of tables that changed since
+        self._before: dict[str, Schema | None] = {}  # for a rollback, the former schemas of tables that changed
 
     def changes_in(self, batch: Batch, updates: Sequence[Update]) -> list[tuple[int, SchemaChange]]:
-        """The schema changes in ``batch``, which comes next: each with the index of the first update that has the new
-        schema.
-
-        A schema without columns describes no table: an operation on a whole table has one.
+        """The schema changes in ``batch``, the next batch, each with the index of the first update that has the new
+        schema. A schema without columns is not a change: an operation on a whole table has such a schema.
         """
         body, ids, found = batch.body, self._ids, []
         if ids.issuperset(body.schema_ids):
@@ -52,11 +50,11 @@ class FlowSchemas:
         return found
 
     def acknowledged(self) -> None:
-        """A datamarker was acknowledged: a rollback leads to this place."""
+        """Note that a datamarker was acknowledged: the next rollback restores the present schemas."""
         self._before.clear()
 
     def rolled_back(self) -> None:
-        """The updates since the last acknowledged datamarker come again."""
+        """Restore the schemas at the last acknowledged datamarker, because the updates since then come again."""
         for table, schema in self._before.items():
             self._set(table, schema)
         self._before.clear()

@@ -1,4 +1,4 @@
-"""Which epoch of which shard is at work in this process, over all streams."""
+"""Decides which epoch of each shard this process works on, over all streams, and starts and ends its flows."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ __all__ = ["Shards"]
 
 log = logging.getLogger("subscriber_sdk")
 
-_LEAST_CREDIT: Final = 64 << 10  # less would cost a round trip every few updates
+_LEAST_CREDIT: Final = 64 << 10  # bytes; less credit would cost a round trip every few updates
 
-_KEPT_IDLE: Final = 4096  # shards that this process does not have, whose epochs it remembers
+_KEPT_IDLE: Final = 4096  # the most shards without a flow whose epochs this process remembers
 _SHOWN: Final = 100
 
 
 @dataclass(slots=True)
 class _Shard:
     kept: KeptOverEpochs
-    epoch: int = 0  # the highest so far
-    holder: PushingPeer | None = None  # the publisher that assigned it
+    epoch: int = 0  # the highest epoch so far
+    holder: PushingPeer | None = None  # the publisher that assigned this epoch
     worker: FlowWorker | None = None
     port: FlowPort | None = None  # the worker's port
 
     def refusal(self, peer: PushingPeer, assigned: Assigned) -> Held | None:
-        """Why ``peer`` may not have the shard; ``None``: it may.
+        """The present holding by which ``peer`` may not have the shard; ``None``: ``peer`` may have it.
 
         The higher epoch wins. In the same epoch the first of two publishers keeps the shard. It also keeps the shard
-        against a publisher that yields, because two publishers that do not know of each other would otherwise take it
-        from each other without end.
+        against a higher epoch of a publisher that yields, because two publishers that do not know of each other would
+        otherwise take the shard from each other without end.
         """
         other = self.holder is not None and peer.differs(self.holder)
         contested = other and self.holder is not None and self.holder.connected
@@ -77,7 +77,7 @@ class Shards:
         self.state = state_budget(options.max_state)
         """The budget for data of publishers that stays as long as a flow or a stream."""
         self.large = large_budget(options.max_body)
-        """Batches over their flow's credit."""
+        """The budget for batches larger than their flow's credit."""
         self._tasks: dict[asyncio.Task[None], FlowWorker] = {}
         self._granted = 0
         self._leaving = False
@@ -94,7 +94,7 @@ class Shards:
         return Accounts(self.state.open(owner, end), self.large.open(owner, end))
 
     def workers(self) -> tuple[FlowWorker, ...]:
-        """The flows at work, and those that are ending."""
+        """The workers of all flows, including flows that are ending."""
         return tuple(self._tasks.values())
 
     def assign(self, port: FlowPort, assigned: Assigned) -> FlowWorker | None:
@@ -107,7 +107,7 @@ class Shards:
             shard = _Shard(KeptOverEpochs(retry, rested=self._rested, failing=self._said.flush))
         else:
             del self._shards[assigned.shard]
-        self._shards[assigned.shard] = shard  # the one that was assigned last at the end
+        self._shards[assigned.shard] = shard  # the dictionary is in the order of the last assignments
         peer = port.peer
         refused = shard.refusal(peer, assigned)
         if refused is not None:
@@ -129,7 +129,7 @@ class Shards:
         if before is not None:
             before.end(Ending.CUT, f"epoch {assigned.epoch} was assigned")
             if former is not None and held_by is not None and peer.differs(former):
-                # Otherwise it would continue to send updates that this process ignores.
+                # Without an answer the former publisher would continue to send updates, which this process ignores.
                 message = f"shard {assigned.shard} was taken by publisher {peer.name} in epoch {assigned.epoch}"
                 log.error("publisher %s loses its flow: %s", former.name, message)
                 held_by.fail(push_pb2.Failed.STALE_EPOCH, "", message, Held(assigned.epoch, peer.name, True))
@@ -188,7 +188,7 @@ class Shards:
             log.error("%r did not end within %g s: cancelled", self._tasks[task], timeout)
             task.cancel()
         if late:
-            # A callback that swallows its cancellation cannot be helped; the process has to be able to end.
+            # A callback that swallows its cancellation is not waited for, because the process has to be able to end.
             await asyncio.wait(late, timeout=1.0)
         return not late
 
@@ -209,8 +209,8 @@ class Shards:
         self._rested()
 
     def _forget_idle(self) -> None:
-        """Bound the memory for shards without a flow in this process: those assigned longest ago are forgotten
-        first."""
+        """Bound the memory for shards without a flow in this process. The shards that were assigned longest ago are
+        forgotten first."""
         if len(self._shards) - len(self._tasks) <= _KEPT_IDLE:
             return
         idle = [name for name, shard in self._shards.items() if shard.worker is None]

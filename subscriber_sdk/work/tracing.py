@@ -1,7 +1,7 @@
-"""Spans through OpenTelemetry's API package, where it is installed (extra ``otel``).
+"""Records the callbacks as spans through OpenTelemetry's API package, if it is installed (extra ``otel``).
 
 A span covers the callbacks of one batch, or with ``concurrency`` of the batches up to the next datamarker. Every
-attempt has a span of its own. Spans of a handler are within it. Nothing is done per update.
+attempt has a span of its own, and the handler's spans are within it. No work is done per update.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Tracing:
         self._tables: set[str] = set()
 
     def batch(self, *, replayed: bool) -> AbstractContextManager[None]:
-        """The span while callbacks run; what they raise is recorded in it, and raised."""
+        """Open a span while callbacks run. An exception of a callback is recorded in the span, and raised."""
         return _NO_SPAN if self._silent() else self._of_batch(replayed=replayed)
 
     @contextlib.contextmanager
@@ -77,7 +77,8 @@ class Tracing:
                 self._span = None
 
     def parsed(self, updates: int, tables: Iterable[str], committed_at_us: Sequence[int]) -> None:
-        """A body of the current span: its number of updates, their tables and the commit times of its transactions."""
+        """Add a body to the current span: its number of updates, their tables, and the commit times of its
+        transactions."""
         span = self._span
         if span is None:
             return
