@@ -1,4 +1,4 @@
-"""The process that runs the publishers of a host as the configuration requires; each host has one.
+"""The monitor: the process on each host that starts, restarts and stops the publishers as the configuration requires.
 
 ::
 
@@ -10,7 +10,7 @@
     config_follower   the configuration, from ZooKeeper or from disk, and the host's entry in ZooKeeper
     state             the state of the host, read by the status page, the metrics and the health answers
     health, metrics, web   the HTTP answers
-    daemon            joins them, the one module that knows all others
+    daemon            joins all other modules
 
-Only ``wormhole`` is imported: a monitor runs where nothing of a publisher is installed but its command.
+A monitor imports only ``wormhole`` and uses a publisher only through its command.
 """

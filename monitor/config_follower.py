@@ -1,4 +1,5 @@
-"""Follows this host's configuration: in the coordination service while it answers, from disk while it does not."""
+"""Follows this host's configuration in the coordination service. While the service does not answer at the start, the
+configuration comes from disk."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ __all__ = ["ConfigFollower", "Desired"]
 
 _log = logging.getLogger(__name__)
 
-# A healthy ZooKeeper answers in a fraction of this. Waiting for it avoids starting what is no longer configured.
+# Seconds to wait for ZooKeeper before the configuration on disk is used. A healthy ZooKeeper answers much faster. The
+# wait avoids that publishers are started which are no longer configured.
 _FIRST_ANSWER_S: Final = 3.0
 _RETRY_S: Final = 1.0
 _UPDATE_EVERY_S: Final = 1.0
@@ -39,10 +41,10 @@ Desired = tuple[Mapping[LogKey, DesiredLog], Mapping[SinkKey, DesiredSink]]
 
 
 class ConfigFollower:
-    """Follows one configuration of this host (``config``, with its coordinator) until it is cancelled.
+    """Follows the datasets of one host, from the coordinator in ``config``, until it is cancelled.
 
-    ``folder``: the folder of the last known good configuration. ``address``: the address of the status page, as it is
-    registered. ``desired``: what this host runs, by the datasets.
+    ``folder``: the folder of the last good configuration. ``address``: the registered address of the status page.
+    ``desired``: returns the logs and sinks that this host runs for the given datasets.
     """
 
     def __init__(
@@ -71,7 +73,8 @@ class ConfigFollower:
         self._warned = ""
 
     async def run(self) -> None:
-        """Follow. Raises :class:`~wormhole.model.errors.ConfigError` if another monitor is registered for this host."""
+        """Follow until cancelled. Raises :class:`~wormhole.model.errors.ConfigError` if another monitor is registered
+        for this host."""
         try:
             self._stored = None if self._static else await asyncio.to_thread(LastGoodConfig.load, self._file)
         except WormholeError as error:
@@ -154,8 +157,8 @@ class ConfigFollower:
             await self._changed()
 
     async def _was_emptied(self) -> bool:
-        """Whether the coordination service has no configuration at all although this host received one before. Then
-        the empty one is ignored.
+        """Whether the coordination service lost its configuration: it has none, and this host received one before. Then
+        the empty configuration is ignored.
         """
         known = self._datasets or (self._stored.datasets if self._stored is not None else None)
         if self._static or not known:
@@ -196,7 +199,7 @@ class ConfigFollower:
             await self._store()
 
     async def _store(self) -> None:
-        """Store the current configuration; one at a time, so that the last one stays."""
+        """Store the current configuration on disk. Writes do not overlap, so that the newest configuration stays."""
         async with self._storing:
             assert self._datasets is not None
             assert self._request is not None
@@ -222,7 +225,8 @@ class ConfigFollower:
         self._report_config(f"{source}: {names} here", logging.INFO)
 
     def _warn(self, datasets: Mapping[str, DatasetConfig], desired: Container[LogKey]) -> None:
-        """Warn about whole sources that come from ZooKeeper, where others may write."""
+        """Warn about sources that ZooKeeper defines and not this host's file, because other processes may write
+        there."""
         if listed(self._config) is not None:
             return
         found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in desired]

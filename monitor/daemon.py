@@ -1,4 +1,4 @@
-"""The monitor's process: the one module that joins supervisor, status poller, coordination and the status page.
+"""The monitor's process. This module joins the supervisor, the status poller, coordination and the status page.
 
 ``wormholectl monitor run`` calls :func:`run`; ``wormholectl up`` runs a :class:`Monitor` in its own process.
 """
@@ -43,9 +43,9 @@ _log = logging.getLogger(__name__)
 class Monitor:
     """Runs this host's publishers and sinks. ``read``: reads the configuration again after :meth:`reload`.
 
-    ``leave``: publishers keep running when the monitor ends. ``everything``: see
+    ``leave``: whether publishers keep running when the monitor ends. ``everything``: see
     :func:`monitor.desired_logs.desired_logs`. ``environment``: the environment of the publishers and sinks. ``sinks``:
-    those that a configuration wants to run.
+    returns the sinks that a configuration requires.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Monitor:
         self._reload = asyncio.Event()
 
     def end(self) -> None:
-        """Ask :meth:`run` to end: it stops the publishers, or leaves them running (``leave``)."""
+        """Make :meth:`run` end. It then stops the publishers, or leaves them running (``leave``)."""
         self._end.set()
 
     def reload(self) -> None:
@@ -81,11 +81,11 @@ class Monitor:
         self._reload.set()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Run the publishers of this host until :meth:`end`; ``ready`` is called when the page answers and running
+        """Run the publishers of this host until :meth:`end`. ``ready``: called when the page answers and running
         publishers are adopted.
 
-        Cancelled while it stops publishers, it kills them. Raises :class:`~wormhole.model.errors.WormholeError`: then
-        nothing was started, or all of it is stopped.
+        If this call is cancelled while it stops publishers, it kills them. Raises
+        :class:`~wormhole.model.errors.WormholeError`; then no started process runs any more.
         """
         config = self._config
         async with AsyncExitStack() as stack:
@@ -108,11 +108,11 @@ class Monitor:
             try:
                 await self._until_end(first, ready)
             except BaseExceptionGroup as group:
-                # Several tasks may have ended together: the first known error names the next step.
+                # Several tasks may have ended together. The first known error names the next step.
                 known = group.subgroup(WormholeError)
                 raise (_leaf(group) if known is None else _leaf(known)) from group
             finally:
-                await self._stop_or_leave()  # after an error; else `_until_end` did it already
+                await self._stop_or_leave()  # after an error; without one, `_until_end` did this already
 
     async def _until_end(self, first: ConfigFollower, ready: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -127,7 +127,7 @@ class Monitor:
             ready()
             await self._end.wait()
             supervising.cancel()
-            # Still registered, so that no other monitor begins here before the publishers have ended.
+            # The registration ends last, so that no other monitor begins here before the publishers have ended.
             await self._stop_or_leave()
             for task in others:
                 task.cancel()
@@ -204,7 +204,7 @@ def run(path: Path, *, leave: bool = False) -> None:
     A second SIGTERM kills publishers that do not end. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     keep_private()
-    # Python's own event loop: it does little here, and uvloop would take 2 MB.
+    # Python's own event loop is sufficient here. uvloop would use 2 MB more memory.
     asyncio.run(_until_signalled(load(path), path, leave))
 
 

@@ -1,4 +1,4 @@
-"""The logs that this host's publishers tail according to the configuration, and the configuration of each. Pure."""
+"""Computes which logs this host's publishers tail, and the configuration file of each publisher. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from wormhole.config.one_log import digest, of_one_log
 __all__ = ["DIGEST_LENGTH", "DesiredLog", "desired_logs"]
 
 DIGEST_LENGTH = 16
-"""Hexadecimal digits of a digest in file names and plans: sixty-four bits distinguish the configurations of one log."""
+"""Hexadecimal digits of a digest in file names and plans. They have 64 bits, which is enough for one log's
+configurations."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredLog:
-    """The configuration file of one publisher, and the beginning of its digest. Another digest needs a restart."""
+    """The configuration file of one publisher, and the beginning of its digest. A new digest requires a restart."""
 
     config: Config
     digest: str
@@ -28,9 +29,9 @@ def desired_logs(
 ) -> dict[LogKey, DesiredLog]:
     """The logs for this host, from ``config`` (the settings of this host) and the given ``datasets``.
 
-    ``datasets`` choose among the sources that ``config`` lists. A log is for each host that it names. A log that
-    names no host is for every host that reads the static file with it. ``everything``: return every log of these
-    datasets instead, whatever hosts it names, as for `wormholectl up`.
+    ``datasets`` choose among the sources that ``config`` lists. A log runs on each host that it names. A log without
+    hosts runs on every host that reads it from its static file. ``everything``: datasets of which every log is
+    returned, whatever hosts it names (for `wormholectl up`).
     """
     whole = bound(config, datasets)
     found = {}

@@ -1,4 +1,4 @@
-"""The sinks that this host's monitor runs, and what a change of one needs a restart for. Pure."""
+"""Computes which sinks this host's monitor runs, and which changes require a restart of a sink. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["DesiredSink", "desired_sinks"]
 
 @dataclass(frozen=True, slots=True)
 class DesiredSink:
-    """One sink. ``config``: the file that has it. ``coordinator``: where it is registered: that file, or another one.
-    ``digest``: another one needs a restart.
+    """One sink. ``config``: the file that defines it. ``coordinator``: the file that names the coordination service at
+    which the sink registers. ``digest``: a new digest requires a restart.
     """
 
     config: Path
@@ -30,7 +30,7 @@ class DesiredSink:
 
 def desired_sinks(config: Config, file: Path, coordinator: str = "") -> dict[SinkKey, DesiredSink]:
     """The sinks that ``config``, read from ``file``, names in ``monitor.sinks``. ``coordinator``: see
-    :class:`DesiredSink`; empty: the file.
+    :class:`DesiredSink`; empty: ``file`` is used.
     """
     found = {}
     for name in config.monitor.sinks:

@@ -1,4 +1,5 @@
-"""A lock for one process at a time in a folder. It ends with its holder, and the file contains the holder's number."""
+"""A lock that permits one process at a time in a folder. The lock ends with its process. Its file contains the process
+id."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ __all__ = ["FolderLock"]
 
 
 class FolderLock:
-    """Held inside ``with``. ``what``: the program, for the error of a second process. Blocks for a moment."""
+    """A context manager that holds the lock. ``what``: the program's name in the error of a second process. Blocks
+    briefly."""
 
     def __init__(
         self, path: Path, what: str, hint: str = "end that one first, or give this one a folder of its own"
@@ -28,7 +30,7 @@ class FolderLock:
     def __enter__(self) -> Self:
         """Make the folder and take the lock.
 
-        Raises :class:`~wormhole.model.errors.ConfigError` when another process holds it.
+        Raises :class:`~wormhole.model.errors.ConfigError` if another process holds the lock.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

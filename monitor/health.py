@@ -1,6 +1,6 @@
-"""Whether this host is healthy, as far as its monitor knows. Pure.
+"""Finds the faults of this host for the health answers of its monitor. Pure.
 
-The monitor itself is healthy if it answers at all.
+A monitor that answers is healthy itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SILENT_S: Final = 10.0  # a publisher is polled every one to three seconds
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``reasons``: one sentence for each fault; empty when ready."""
+    """The health of a host. ``reasons``: one sentence for each fault; empty when ready."""
 
     reasons: tuple[str, ...]
 
@@ -32,8 +32,8 @@ class Health:
 def health(state: HostState, now: float) -> Health:
     """The faults of this host. ``now``: seconds since 1970.
 
-    These are not faults: an unreachable coordination service, because publishers continue with the last good
-    configuration; a drained host; a publisher that stands by for a log that another publisher owns.
+    An unreachable coordination service is not a fault, because publishers continue with the last good configuration. A
+    drained host, and a standby whose log another publisher owns, are not faults either.
     """
     reasons = [] if state.configuration else ["no configuration was read yet"]
     for _, publisher in sorted(state.publishers.items()):

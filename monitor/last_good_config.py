@@ -1,4 +1,4 @@
-"""The last known good configuration, on disk: what a host runs while ZooKeeper does not answer."""
+"""The last good configuration, on disk. A host runs it while ZooKeeper does not answer."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from wormhole.model.replace_file import replace_file, sync_to_disk
 
 __all__ = ["LastGoodConfig"]
 
-# A cancelled write still continues in its thread when the next one begins.
+# Serializes writes, because a cancelled write continues in its thread while the next write begins.
 _WRITING: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class LastGoodConfig:
-    """Every dataset, whether this host was drained, and when both were read (seconds since 1970; not compared)."""
+    """The configuration of every dataset, and whether this host was drained. ``read_at``: when both were read (seconds
+    since 1970; ignored by ``==``)."""
 
     datasets: Mapping[str, DatasetConfig]
     drained: bool
     read_at: float = field(compare=False)
 
     def store(self, path: Path) -> None:
-        """Write it in one step, durably: after a power failure the file is the previous one or this one.
+        """Replace the file at ``path`` atomically and durably. After a power failure it has the old or the new content.
 
         Blocks. Raises ``OSError``.
         """
@@ -47,7 +48,7 @@ class LastGoodConfig:
 
     @classmethod
     def load(cls, path: Path) -> LastGoodConfig | None:
-        """What is stored; ``None`` if nothing is. Blocks.
+        """The stored configuration; ``None`` if the file does not exist. Blocks.
 
         Raises :class:`~wormhole.model.errors.WormholeError` for a file that cannot be read or is invalid.
         """

@@ -1,7 +1,7 @@
-"""The output of publishers, in files of bounded size: the current one, and one older one beside it. All calls block.
+"""The output of publishers, in files of limited size: a current file and an older one. All calls block.
 
-A publisher writes to its file itself, so it needs no monitor for that. The monitor checks the size regularly, copies a
-large file and empties it; the publisher, which appends, continues at the beginning of the emptied file.
+A publisher writes to its file directly, so it does not depend on the monitor. The monitor checks the size regularly,
+copies a large file and empties it. The publisher appends, so it continues at the beginning of the emptied file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT: Final = 8 << 20
 
 _TAIL: Final = 16 << 10
 _ERROR: Final = re.compile(r"error(?: \[(?P<code>[a-z-]+)\])?: (?P<text>.*)")
-"""As the command line prints one; an earlier release printed no code."""
+"""The form in which the command line prints an error. An earlier release printed no code."""
 
 
 def log_file(folder: Path, name: str) -> Path:
@@ -31,10 +31,10 @@ def log_file(folder: Path, name: str) -> Path:
 
 
 def rotate(path: Path, limit: int = LIMIT) -> bool:
-    """Copy and empty the file if it is larger than ``limit``; returns whether it was. A line written meanwhile may be
-    missing.
+    """Copy and empty the file if it is larger than ``limit``. Returns whether it was. A line that is written meanwhile
+    may be lost.
 
-    Raises ``OSError``, as on a full disk; the file is emptied even then, which frees space.
+    Raises ``OSError``, for example on a full disk. The file is emptied even then, which frees space.
     """
     try:
         if path.stat().st_size <= limit:
@@ -50,7 +50,7 @@ def rotate(path: Path, limit: int = LIMIT) -> bool:
 
 
 def last_error(path: Path) -> str:
-    """Why the program ended: the last error in its output with the next step, else its last line."""
+    """Why the program ended: the last error in its output with the next step, or its last line if it has no error."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -69,7 +69,7 @@ def last_error(path: Path) -> str:
 
 
 def _message(line: str) -> str:
-    """The message of a line; publishers log as JSON when they have no terminal."""
+    """The message of a line. Publishers without a terminal log JSON."""
     try:
         found = read_json(line)
     except ValueError:

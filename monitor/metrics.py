@@ -1,8 +1,8 @@
 """``/metrics``, ``/healthz`` and ``/readyz`` of a host: one answer for the monitor and all of its publishers.
 
-Publishers listen at ports that change with every start; the monitor knows them, so a scraper needs one address per
-host. A publisher that does not answer in time is left out, and ``wormhole_monitor_publisher_up`` reports it: old values
-would look like a standstill.
+A scraper needs one address per host, because the monitor knows the ports of its publishers, which change with every
+start. The metrics of a publisher that does not answer in time are omitted, and ``wormhole_monitor_publisher_up`` is 0.
+Old values would look as if the publisher made no progress.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _SAMPLE = re.compile(
 
 
 def samples(state: HostState, up: Iterable[ProcessKey], process: ProcessFigures, now: float) -> Iterator[Sample]:
-    """The monitor's own samples. ``up``: those whose metrics are in the same answer; ``now``: seconds since 1970."""
+    """The monitor's own samples. ``up``: the processes whose metrics are in the same answer; ``now``: seconds since
+    1970."""
     host, answered = state.host, frozenset(up)
     yield Sample(c.MONITOR_BUILD, 1, (host, __version__))
     yield Sample(c.MONITOR_START, state.started, (host,))
@@ -74,7 +75,7 @@ def samples(state: HostState, up: Iterable[ProcessKey], process: ProcessFigures,
 
 @dataclass(slots=True)
 class _Family:
-    """``header``: the HELP and TYPE lines; ``type``: as TYPE names it."""
+    """A metric family. ``header``: the HELP and TYPE lines; ``type``: the type in the TYPE line."""
 
     header: list[str] = field(default_factory=list)
     type: str = ""
@@ -102,10 +103,10 @@ def parse(text: str) -> dict[str, _Family]:
 
 
 def merge(answers: Iterable[dict[str, _Family]]) -> str:
-    """Several answers as one, each family once and together.
+    """Merge several answers into one, which has each family once.
 
-    During an upgrade, publishers of two releases may describe a family differently: the first description is used, and
-    samples of another type are left out.
+    During an upgrade, publishers of two releases may describe a family differently. Then the first description is used,
+    and samples of another type are omitted.
     """
     whole: dict[str, _Family] = {}
     for answer in answers:
@@ -131,7 +132,7 @@ class HostMetrics:
         self._at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def text(self) -> bytes:
-        """Everything of this host, in Prometheus' format."""
+        """All metrics of this host, in Prometheus' format."""
         state = self._state
         processes: list[ProcessState] = [*state.publishers.values(), *state.sinks.values()]
         listening = [one for one in processes if one.http and one.pid is not None]
@@ -141,7 +142,8 @@ class HostMetrics:
         return await asyncio.to_thread(lambda: merge([parse(own), *answers.values()]).encode())
 
     async def for_otel(self) -> list[Sample]:
-        """The monitor's own samples. Each publisher exports its own, so whether it answered here is left out."""
+        """The monitor's own samples for OpenTelemetry. They omit whether each publisher answers, because publishers
+        export their own metrics."""
         answers = (c.MONITOR_UP, c.MONITOR_SINK_UP)
         return [sample for sample in await self._own(()) if sample.metric not in answers]
 
@@ -158,8 +160,8 @@ class HostMetrics:
         await self._client.close()
 
     async def _fetch(self, publisher: ProcessState) -> dict[str, _Family] | None:
-        """The metrics of a publisher or sink; ``None`` if it does not answer in time or another process answers at its
-        address.
+        """The metrics of a publisher or sink; ``None`` if it does not answer in time, or if another process answers at
+        its address.
         """
         try:
             async with self._at_once:
@@ -174,7 +176,7 @@ class HostMetrics:
 def _families_of(key: ProcessKey, body: bytearray) -> dict[str, _Family]:
     """The families in the answer of a publisher or a sink.
 
-    Raises ``ValueError`` if it is not that of ``key``: another process may have its port by now.
+    Raises ``ValueError`` if the answer is from another process than ``key``, which may have its port now.
     """
     answer = parse(body.decode())
     if isinstance(key, SinkKey):

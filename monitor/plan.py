@@ -1,6 +1,7 @@
-"""The next steps for each publisher and each sink. Pure: what is desired, processes, past ends and the time.
+"""Plans the next steps for each publisher and each sink. Pure: the desired digests, the slots and the time are
+arguments.
 
-The life of a slot::
+The life of a slot, which is the place of one publisher or sink::
 
     nothing --start--> starting --ready--> running --stop--> stopping --(kill)--> ended --> nothing
                            |                  |
@@ -10,8 +11,8 @@ The life of a slot::
                            |      any other, too often within a time       given up
                            +-- given up: until the configuration changes or an operator asks for a retry
 
-An adopted process is a run like any other. Another configuration is a stop, then a start: never two processes for one
-log.
+An adopted process is treated like a started one. A new configuration stops the process, and starts another only after
+its end. So a log never has two processes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _MOST_DOUBLINGS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The restart policy, in seconds. ``crashes`` ends ``within`` that time are a crash loop."""
+    """The restart policy; times in seconds. A crash loop is ``crashes`` unexpected ends ``within`` a time."""
 
     first_wait: float = 0.5
     longest_wait: float = 30.0
@@ -62,7 +63,8 @@ class Policy:
 class LiveRun:
     """A live process: its configuration, when it began, whether it serves, and when it was asked to end.
 
-    ``again``: an operator asked for a retry before it served. It may fail for a reason that was corrected meanwhile.
+    ``again``: whether an operator asked for a retry before the process served. The process may still fail for a reason
+    that the operator has corrected, so it is then started again.
     """
 
     pid: int
@@ -76,9 +78,9 @@ class LiveRun:
 
 @dataclass(frozen=True, slots=True)
 class PublisherSlot:
-    """The state of one publisher or sink. ``failed``: the digest that the other fields are about.
+    """The state of one publisher or sink. ``failed``: the digest of the configuration with which it failed.
 
-    ``failures``: consecutive ends by itself; ``crashes``: the times of those that count towards giving up.
+    ``failures``: the number of consecutive unexpected ends; ``crashes``: the times of ends that count for a crash loop.
     """
 
     run: LiveRun | None = None
@@ -99,7 +101,7 @@ class Act(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep(Generic[_K]):
-    """One action to take now, and why."""
+    """One action to take now, and its reason."""
 
     act: Act
     key: _K
@@ -108,7 +110,7 @@ class PlannedStep(Generic[_K]):
 
 @dataclass(frozen=True, slots=True)
 class StepsToTake(Generic[_K]):
-    """Steps to take now, and when to plan again although nothing happens (infinity: never)."""
+    """Steps to take now, and the time at which to plan again without an event (infinity: never)."""
 
     steps: tuple[PlannedStep[_K], ...]
     next_at: float
@@ -122,7 +124,7 @@ def plan(
     *,
     may_start: bool = True,
 ) -> StepsToTake[_K]:
-    """The next steps. ``desired``: digests.
+    """The next steps. ``desired``: the digest of each desired configuration.
 
     ``may_start``: false while another monitor may act for this host.
     """
@@ -163,7 +165,7 @@ def after_start(slot: PublisherSlot, pid: int, digest: str, now: float) -> Publi
 
 
 def after_end(slot: PublisherSlot, status: int | None, now: float, policy: Policy) -> PublisherSlot:
-    """The slot after its process ended with ``status`` (negative: of a signal; ``None``: unknown, it was adopted)."""
+    """The slot after its process ended. ``status``: negative for a signal; ``None`` for an adopted process."""
     run = slot.run
     assert run is not None
     if run.stop_asked is not None or run.again:
@@ -178,8 +180,8 @@ def after_end(slot: PublisherSlot, status: int | None, now: float, policy: Polic
 
 
 def after_asked(slot: PublisherSlot) -> PublisherSlot:
-    """The slot after an operator asked for a retry: a publisher that waits, was given up or is about to fail starts at
-    once.
+    """The slot after an operator asked for a retry. A publisher that waits or was given up starts immediately. A
+    publisher that is still starting gets another attempt if it fails.
     """
     run = slot.run
     if run is None:
@@ -188,7 +190,8 @@ def after_asked(slot: PublisherSlot) -> PublisherSlot:
 
 
 def after_no_start(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> PublisherSlot:
-    """The slot after a start that made no process, as on a full disk: retried for ever."""
+    """The slot after a start that made no process, for example on a full disk. Such starts are retried without
+    limit."""
     return _waiting(slot if slot.failed == digest else PublisherSlot(), digest, now, policy)
 
 
@@ -200,7 +203,7 @@ def _waiting(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> Pu
 def phase_of(slot: PublisherSlot, digest: str | None, *, drained: bool) -> Phase | None:
     """The phase of the slot; ``None`` if it is neither desired nor running.
 
-    ``digest``: the digest of the desired configuration, drained or not.
+    ``digest``: the digest of the desired configuration, also while the host is drained.
     """
     run = slot.run
     if run is not None:

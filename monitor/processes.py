@@ -1,8 +1,8 @@
-"""The processes of publishers and sinks. They outlive the monitor, and the next one finds them again. Either waits for
-their end.
+"""Starts, finds and signals the processes of publishers and sinks. These outlive a monitor, and the next monitor adopts
+them.
 
-A process is identified by its number and its start time, and held by a pidfd, so a signal never reaches another process
-that got the number later. Linux only.
+A process is identified by its process id and start time, and is held by a pidfd. So a signal never reaches another
+process that got the same id later. Linux only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PROC: Final = Path("/proc")
 
 
 def run_file(folder: Path, key: ProcessKey, digest: str) -> Path:
-    """The configuration file of a publisher, or the ready file of a sink. Its name is in the command line, which so
-    identifies what runs.
+    """The configuration file of a publisher, or the ready file of a sink. Its name identifies the process, because the
+    command line contains it.
     """
     return folder / f"{str(key).replace('/', '.')}.{digest}.json"
 
 
 def command(file: Path, key: LogKey) -> list[str]:
-    """The command line of one log's publisher. ``-P``: nothing is imported from the working directory."""
+    """The command line of one log's publisher. ``-P`` prevents imports from the working directory."""
     return [sys.executable, "-P", "-m", "wormholectl", "publisher", "run", "-c", str(file), "--log", str(key)]
 
 
@@ -47,7 +47,7 @@ def sink_command(file: Path, key: SinkKey, config: Path, coordinator: str) -> li
 
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A live publisher or sink of a monitor that has ended."""
+    """A live publisher or sink that a former monitor started."""
 
     key: ProcessKey
     digest: str
@@ -56,9 +56,9 @@ class FoundProcess:
 
 
 def find(folder: Path) -> list[FoundProcess]:
-    """Every live publisher and sink of ours whose file (:func:`run_file`) is in ``folder``, oldest first. Blocks.
+    """Every live publisher and sink of this user whose file (:func:`run_file`) is in ``folder``, oldest first. Blocks.
 
-    Every user of this host can run a process with such a command line, so processes of other users are ignored.
+    Processes of other users are ignored, because any user can run a process with such a command line.
     """
     found = []
     for entry in _PROC.iterdir():
@@ -67,7 +67,7 @@ def find(folder: Path) -> list[FoundProcess]:
                 if entry.stat().st_uid != os.geteuid():
                     continue
                 arguments = (entry / "cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
             one = _read(arguments, folder, int(entry.name))
             if one is not None:
@@ -113,10 +113,10 @@ class Process:
                 pass
 
     async def wait(self) -> int | None:
-        """Wait for its end and reap it. Returns its exit status, negative for a signal; ``None`` if it is the child of
-        another process.
+        """Wait until the process ends, and reap it. Returns its exit status, negative for a signal; ``None`` if it is
+        the child of another process.
 
-        Cancelled, it closes the pidfd and leaves the process running.
+        If this call is cancelled, it closes the pidfd and leaves the process running.
         """
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
@@ -141,9 +141,9 @@ def _reap(handle: int) -> int | None:
 
 
 def start(arguments: list[str], output: Path, environment: Mapping[str, str]) -> Process:
-    """Start a program in a session of its own, its output appended to a file. Blocks for a moment. Raises ``OSError``.
+    """Start a program in a new session, and append its output to a file. Blocks briefly. Raises ``OSError``.
 
-    Not a fork: the copy of a process with gRPC's threads would need repair first.
+    It spawns without a plain fork, which is not safe in a process with gRPC's threads.
     """
     pid = os.posix_spawn(
         arguments[0],
@@ -157,15 +157,15 @@ def start(arguments: list[str], output: Path, environment: Mapping[str, str]) ->
         setsid=True,
     )
     try:
-        return Process(pid, os.pidfd_open(pid))  # our child: its number is not used again before we reap it
-    except OSError:  # too many open files: it could not be supervised
+        return Process(pid, os.pidfd_open(pid))  # the id of a child is not reused before it is reaped
+    except OSError:  # too many open files: the process could not be supervised
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
 
 
 def adopt(found: FoundProcess) -> Process | None:
-    """Hold a process that another monitor started; ``None`` if it has ended. Blocks for a moment."""
+    """Adopt a process that another monitor started; ``None`` if it has ended. Blocks briefly."""
     try:
         handle = os.pidfd_open(found.pid)
     except OSError:

@@ -21,13 +21,13 @@ _MOST_BYTES: Final = 64 << 20
 
 
 class NoAnswerError(Exception):
-    """Why there is no answer, as the end of a sentence whose subject is the publisher."""
+    """A request without an answer. The message is the end of a sentence whose subject is the publisher."""
 
 
 class PublisherClient:
-    """``trust``: the certificates that are accepted and presented.
+    """See the module. ``trust``: the certificates that are accepted and presented.
 
-    A connection to each publisher stays open until the files change.
+    A connection to each publisher stays open until the certificate files change.
     """
 
     def __init__(self, trust: Trust | None = None) -> None:
@@ -53,7 +53,7 @@ class PublisherClient:
         body = bytearray()
         trust, session = self._trust, self._session
         try:
-            # A new context makes aiohttp open a new connection: none is used with files that were replaced.
+            # After the files were replaced, a new context makes aiohttp open a new connection.
             context = True if trust is None else await asyncio.to_thread(trust.context, ssl.PROTOCOL_TLS_CLIENT)
             async with asyncio.timeout(timeout_s), session.get(url(address, trust, path), ssl=context) as answer:
                 answer.raise_for_status()

@@ -1,6 +1,7 @@
-"""The state of one host: written by the supervisor and the status poller, read by page, metrics and health.
+"""The state of one host. The supervisor and the status poller write it; the page, the metrics and the health answers
+read it.
 
-One event loop owns it. Times are seconds since 1970.
+One event loop owns the state. Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ ProcessKey = LogKey | SinkKey
 
 
 class Phase(Enum):
-    """The phase of the life of a publisher or a sink."""
+    """The phases of a publisher's or a sink's process. "It" is the process in these descriptions."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -65,13 +66,13 @@ class Phase(Enum):
     BACKING_OFF = "backing off"
     """It ended by itself and is restarted after a wait."""
     GIVEN_UP = "given up"
-    """It ended too often, or reported a wrong configuration: an operator has to act."""
+    """It ended too often, or reported a wrong configuration. An operator has to act."""
     DRAINED = "drained"
     """It is configured for this host, but the host is drained."""
 
     @property
     def label(self) -> str:
-        """As ZooKeeper and the metrics have it."""
+        """The name of the phase in ZooKeeper and in metrics."""
         return self.value.replace(" ", "_")
 
 
@@ -100,9 +101,10 @@ class ProcessState:
 
 @dataclass(slots=True)
 class SinkState(ProcessState):
-    """One sink. ``url``: the URL of its store, and the ``application`` whose updates it receives; empty where its
-    process was found and the file no longer has it. ``store``: the codes of what it found wrong with its store at the
-    start. ``unverified``: tables whose rows may lack values until a backfill ends, those of each shard counted.
+    """One sink. ``url``: the URL of its store; ``application``: the application whose updates it receives. Both are
+    empty for a running sink that the file no longer contains. ``store``: the codes of the problems that it found in its
+    store when it started. ``unverified``: the number of tables, counted per shard, whose rows may lack values until a
+    backfill ends.
     """
 
     key: SinkKey
@@ -119,7 +121,7 @@ class SinkState(ProcessState):
 
 @dataclass(slots=True)
 class PublisherState(ProcessState):
-    """One publisher. ``status``: its last answer, received at ``answered`` (0: none)."""
+    """One publisher. ``status``: its last answer, received at ``answered`` (0: it has not answered)."""
 
     key: LogKey
     status: admin_pb2.PublisherStatus | None = None
@@ -151,11 +153,11 @@ class HostEvent:
 
 @dataclass(slots=True)
 class HostState:
-    """This host. ``coordination``: connected, suspended, lost or static. ``configuration``: one sentence that names the
-    source of the configuration. ``drained_by``: the operator who drained it, empty when it is not drained or the
-    operator is not known.
+    """The state of this host. ``coordination``: connected, suspended, lost or static. ``configuration``: one sentence
+    that names the source of the configuration. ``drained_by``: the operator who drained the host; empty if it is not
+    drained or the operator is not known.
 
-    Writers call :meth:`changed` at the end of a change; readers :meth:`wait` for it.
+    Writers call :meth:`changed` after a change. Readers call :meth:`wait`.
     """
 
     host: str
@@ -193,7 +195,7 @@ class HostState:
         self.changed()
 
     async def wait(self, seen: int) -> int:
-        """Return the version as soon as it is not ``seen``."""
+        """Wait until the version of the state is not ``seen``. Returns the version."""
         while self.version == seen:
             future = asyncio.get_running_loop().create_future()
             self._waiting.add(future)

@@ -1,4 +1,4 @@
-"""Events between two statuses of a publisher. Pure."""
+"""Derives the events of a host from two consecutive statuses of a publisher. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from wormhole.wire.v1 import admin_pb2
 
 __all__ = ["status_events"]
 
-# The host's page lists that a caravan started or ended, not which flows join and leave it.
+# The caravan events that the host's page lists: a caravan started or ended. Flows that join or leave are not listed.
 _LISTED: Final = {admin_pb2.CaravanEvent.STARTED: "split", admin_pb2.CaravanEvent.ENDED: "merge"}
 
 
 def status_events(
     key: LogKey, before: admin_pb2.PublisherStatus | None, after: admin_pb2.PublisherStatus, now: float
 ) -> list[HostEvent]:
-    """The events between two statuses, oldest first. A first status yields losses and halted flows only."""
+    """The events between two statuses, oldest first. A first status only yields data losses and halted flows."""
     return [*_caravans(key, before, after), *_owner(key, before, after, now), *_flows(before, after, now)]
 
 

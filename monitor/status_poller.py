@@ -1,6 +1,4 @@
-"""Polls the status of every publisher and the store of every sink of the host, every one to three seconds, into the
-host's state.
-"""
+"""Polls every publisher and sink of the host every one to three seconds. The answers go to the host's state."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ __all__ = ["StatusPoller", "poll_interval"]
 
 _log = logging.getLogger(__name__)
 
-# A request costs the monitor most of a millisecond. This bounds what many publishers cost while nothing happens.
+# The most requests per second. A request costs the monitor almost a millisecond, so this limits its idle load.
 _REQUESTS_PER_S: Final = 5
 _SHORTEST_S: Final = 1.0
 _LONGEST_S: Final = 3.0
@@ -38,7 +36,7 @@ _ERRORS: Final = frozenset({"data_loss", "halted", "needs_replay"})
 
 
 def poll_interval(publishers: int) -> float:
-    """Seconds between two requests to each of this many publishers."""
+    """Seconds between two requests to the same publisher. ``publishers``: the number of publishers."""
     return min(_LONGEST_S, max(_SHORTEST_S, publishers / _REQUESTS_PER_S))
 
 
@@ -49,7 +47,7 @@ async def _stays(key: LogKey) -> None:
 class StatusPoller:
     """Polls the publishers in ``state``. ``trust``: see :class:`~monitor.publisher_client.PublisherClient`.
 
-    ``read_addresses``: brings the addresses of a publisher that did not answer up to date in ``state``.
+    ``read_addresses``: called for a publisher that did not answer, to update its addresses in ``state``.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class StatusPoller:
                 polled: list[PublisherState | SinkState] = [*self._state.publishers.values()]
                 polled += self._state.sinks.values()
                 for entry in polled:
-                    # A publisher that hangs is polled again after its answer or time-out; the others do not wait.
+                    # A publisher that hangs is polled again after its answer or timeout. Other publishers do not wait.
                     if entry.http and entry.phase is Phase.RUNNING and entry.key not in self._requests:
                         self._requests[entry.key] = asyncio.create_task(self._poll(entry), name=f"poll {entry.key}")
                 for key in set(self._last) - set(self._state.publishers):
@@ -119,7 +117,7 @@ class StatusPoller:
         try:
             text = bytes(await self._client.get(entry.http, "/metrics", _TIMEOUT_S)).decode()
         except (NoAnswerError, UnicodeDecodeError):
-            return  # a sink whose process ended is shown as that
+            return  # the sink's process has ended
         codes = ", ".join(name for sink, name in _STORE.findall(text) if sink == entry.key.name)
         found = codes, sum(int(tables) for sink, tables in _UNVERIFIED.findall(text) if sink == entry.key.name)
         known = self._state.sinks.get(entry.key) is entry and entry.pid == pid and entry.phase is Phase.RUNNING

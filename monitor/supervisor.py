@@ -1,4 +1,4 @@
-"""Carries the plan out: starts, adopts, stops and reaps publishers and sinks, and reports them to the host's state."""
+"""Executes the plan: starts, adopts, stops and reaps publishers and sinks. Their phases go to the host's state."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = ["Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-# A publisher is ready within a second or waits for something: then checking once a second is enough.
+# A publisher that is not ready within a second waits for a dependency. Then one check per second is enough.
 _SOON_S: Final = 0.05
 _LATER_S: Final = 1.0
 _SOON_FOR_S: Final = 10.0
@@ -72,8 +72,8 @@ class _Live:
 class Supervisor:
     """The publishers and sinks of one host. ``folder``: ``[monitor] state_dir``, which only one monitor uses at a time.
 
-    ``environment``: the environment of the processes it starts. Call :meth:`adopt`, then :meth:`run`, at
-    the end :meth:`stop` or :meth:`leave`.
+    ``environment``: the environment of started processes. Call :meth:`adopt` first, then :meth:`run`, and at the end
+    :meth:`stop` or :meth:`leave`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Supervisor:
     def set_desired(
         self, logs: Mapping[LogKey, DesiredLog], sinks: Mapping[SinkKey, DesiredSink] = _NO_SINKS, *, drained: bool
     ) -> None:
-        """Run these from now on; none while the host is ``drained``, nor after :meth:`stop`."""
+        """Set the logs and sinks to run. While the host is ``drained``, and after :meth:`stop`, none runs."""
         desired: dict[ProcessKey, DesiredLog | DesiredSink] = {}
         if not self._ending:
             desired.update(logs.items())
@@ -111,7 +111,7 @@ class Supervisor:
         self._wake.notify()
 
     def may_start(self, allowed: bool) -> None:
-        """Set whether no other monitor can act for this host; until then nothing is started."""
+        """Set whether processes may be started, because no other monitor can act for this host."""
         self._may_start = allowed
         self._wake.notify()
 
@@ -121,7 +121,7 @@ class Supervisor:
         self._wake.notify()
 
     def try_again(self) -> None:
-        """Start at once every publisher that waits or was given up."""
+        """Start immediately every publisher that waits for a restart or was given up."""
         self._slots = {key: after_asked(slot) for key, slot in self._slots.items()}
         self._wake.notify()
 
@@ -156,7 +156,7 @@ class Supervisor:
             await self._step()
 
     async def stop(self) -> None:
-        """Stop every publisher and wait for its end. Cancelled, it kills them and still waits."""
+        """Stop every publisher and wait for its end. If this call is cancelled, it kills them and still waits."""
         self._ending = True
         self.set_desired({}, drained=self._drained)
         try:
@@ -178,7 +178,7 @@ class Supervisor:
     async def read_addresses(self, key: LogKey) -> None:
         """Read the addresses of a publisher again, because it does not answer.
 
-        After it gave up its log, the same process listens at new ones.
+        A publisher that gave up its log listens at new addresses, with the same process.
         """
         live = self._live.get(key)
         found = None if live is None or live.ready is None else await asyncio.to_thread(read_ready, live.ready)
@@ -187,7 +187,7 @@ class Supervisor:
             entry.admin, entry.http = found.admin, found.http
 
     async def keep_logs_small(self) -> None:
-        """Bound the size of publishers' output files, until cancelled."""
+        """Limit the size of publishers' output files, until cancelled."""
         while True:
             for key in list(self._slots):
                 path = log_files.log_file(self._logs, str(key))
@@ -206,7 +206,7 @@ class Supervisor:
             found = plan(desired, self._slots, now, self._policy, may_start=self._may_start)
             for step in found.steps:
                 await self._carry_out(step)
-            # A step may make another one necessary: plan again at once.
+            # A step may make another step necessary, so plan again immediately.
             next_in = 0.0 if found.steps else found.next_at - now
         await self._check_ready()
         self._publish()
@@ -247,7 +247,7 @@ class Supervisor:
         file, output = run_file(self._running, key, desired.digest), log_files.log_file(self._logs, str(key))
         try:
             await asyncio.to_thread(self._prepare, desired, file, output)
-            # Not in a thread: nothing would supervise a process whose start was cancelled midway.
+            # A thread is not used here. If it were cancelled midway, the started process would not be supervised.
             process = start(_command(desired, file, key), output, self._environment)
         except OSError as error:
             self._slots[key] = after_no_start(slot, desired.digest, self._clock.monotonic(), self._policy)
@@ -361,7 +361,7 @@ class Supervisor:
             if isinstance(entry, SinkState) and isinstance(one, DesiredSink):
                 entry.url, entry.application = one.url, one.application
             entry.phase, entry.pid, entry.restarts = phase, pid, self._restarts.get(key, 0)
-            if phase is not Phase.RUNNING:  # else its answers show its state
+            if phase is not Phase.RUNNING:  # the status poller sets the problem of a running process
                 entry.problem = self._problems.get(key, "")
         known: list[ProcessKey] = [*self._state.publishers, *self._state.sinks]
         for key in set(known) - {*desired, *self._slots}:
@@ -380,7 +380,7 @@ class Supervisor:
         return self._state.publishers.setdefault(key, PublisherState(key, phase))
 
     def _drop(self, key: ProcessKey) -> bool:
-        """Returns whether it was there."""
+        """Remove the entry of ``key`` from the host's state. Returns whether it existed."""
         if isinstance(key, SinkKey):
             return self._state.sinks.pop(key, None) is not None
         return self._state.publishers.pop(key, None) is not None

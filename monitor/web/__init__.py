@@ -6,7 +6,7 @@
     concerns   pure: what needs attention, how urgent it is, and who has to act: the texts of the page
     snapshot   pure: the host's state and the time -> one bounded object for JSON
     routes     the addresses: the page and its files, the object, and a stream of such objects
-    assets/    the page itself: plain HTML, CSS and one JavaScript module, nothing fetched from elsewhere
+    assets/    the page itself: plain HTML, CSS and one JavaScript module, without files from other servers
 """
 
 from monitor.web.routes import add_routes

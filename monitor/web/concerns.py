@@ -1,4 +1,4 @@
-"""What needs attention: how urgent it is, in words, and who has to act. Pure."""
+"""Finds the problems that the status page shows: how urgent each is, its text, and who has to act. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Concern", "Level", "of_flow", "of_host", "of_process", "of_publisher
 
 _SILENT_S: Final = 10.0
 _LAGS_S: Final = 60.0
-_MUCH, _MOST = 0.5, 0.8  # parts of the time for which the log is kept
+_MUCH, _MOST = 0.5, 0.8  # fractions of the time for which the log is kept
 _NO_CREDIT_S: Final = 10.0
 _NO_PROGRESS_S: Final = 60.0
 _OF_SUBSCRIBERS: Final = {State.HANDLER_FAILED, State.NO_SUBSCRIBER, State.SUBSCRIBER_AWAY}
 
 
 class Level(IntEnum):
-    """How urgent a concern is; the greater the more urgent."""
+    """How urgent a concern is. A greater level is more urgent."""
 
     NONE = 0
     ATTENTION = 1
@@ -33,10 +33,10 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """``text``: what is wrong. ``who`` has to act (operator, subscriber or database), and ``next``: the next step.
+    """A problem to show. ``text``: the problem; ``who``: the side that has to act (operator, subscriber or database);
+    ``next``: the next step; ``code``: the code of the problem, or empty.
 
-    ``code``: the code of the problem; empty: it has none. ``shared``: what concerns of one cause have in common; empty:
-    the text.
+    ``shared``: a text that is equal for all concerns with the same cause; empty: ``text`` is used.
     """
 
     level: Level
@@ -121,7 +121,7 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
         return
     condition = log_condition(status)
     if condition.cause and condition.state not in {State.NO_SHARD, State.STANDS_BY, State.STARTING}:
-        # Without a next step of its own it is about to take over.
+        # A standby without a next step is about to take over.
         passes = condition.state is State.UNOWNED and not standby_of(status).hint
         yield Concern(
             Level.PROBLEM if condition.fault and not passes else Level.ATTENTION,
@@ -143,7 +143,7 @@ def of_publisher(publisher: PublisherState, now: float) -> Iterator[Concern]:
 
 
 def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Iterator[Concern]:
-    """Concerns of one flow that ``status`` contains, the worst first; none that its publisher has."""
+    """Concerns of one flow of ``status``, the worst first. Concerns of its publisher are not repeated."""
     name = flow.flow
     condition = flow_condition(status, flow)
     if condition.state is State.REPLAYING and not flow.replay.lease_left_s:
@@ -201,8 +201,8 @@ def of_flow(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> It
 
 
 def _share_of_log(flow: admin_pb2.FlowStatus) -> float:
-    """The flow's lag as a share of the time for which the log is kept: 1 is the beginning of the log. Minutes are much
-    for one log and little for another; a lag of seconds is no danger in any.
+    """The flow's lag as a fraction of the time for which the log is kept. At 1 the flow is at the beginning of the log.
+    A lag of a few seconds counts as 0.
     """
     if not flow.HasField("headroom_s") or not flow.lag_s > _LAGS_S:
         return 0.0

@@ -1,8 +1,8 @@
 """Distances of positions from the end of their log, and their places on the page's axis. Pure.
 
-A publisher reports exact distances of its flows' datamarkers. A caravan's position is often in another file of the log,
-and sizes of files are not reported. Each datamarker fixes the beginning of its own file, so every position in that file
-is exact too; positions in other files are estimated.
+A publisher reports exact distances of its flows' datamarkers, but not the sizes of log files. From a datamarker's
+distance the beginning of its file is known, so all distances in that file are exact. Distances in other files, where
+caravans often are, are estimated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _MARKS: Final = tuple(1 << power for power in range(10, 61, 5))  # 1 KiB, 32 KiB
 
 
 class Distances:
-    """Bytes from positions to ``end``, the end of the log; ``known``: positions whose distance was reported."""
+    """Distances in bytes from positions to ``end``, the end of the log. ``known``: positions with reported
+    distances."""
 
     __slots__ = ("_begins", "_end", "_files")
 
@@ -56,32 +57,31 @@ class Distances:
         before, first, last = self._files[index - 1], self._begins[index - 1], self._begins[index]
         size = (first - last) / (self._files[index] - before)
         begin = first - size * (place.file - before)
-        # A file that is longer than estimated never reaches into the next one: the later of two estimated positions is
-        # nearer to the end.
+        # An estimate is limited by the next file's beginning, so that a later position is never farther from the end.
         return int(max(begin - size, begin - place.offset))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """An axis of ``span`` bytes that ends at the end of the log: 0 is left, 1 the end. Logarithmic, because one caravan
-    may be gigabytes behind while others separate within a buffer's length of the end.
+    """A logarithmic axis of ``span`` bytes: 0 is its left end, 1 the end of the log. It is logarithmic because one
+    caravan may be gigabytes behind while others are within a buffer's length of the end.
     """
 
     span: int
 
     @classmethod
     def reaching(cls, behind: int) -> Scale:
-        """The smallest of a few fixed scales that contains ``behind``. An exact one would show no movement."""
+        """The smallest of a few fixed scales that contains ``behind``. With an exact scale, movement would not show."""
         span = _LEAST_SPAN
         while span < behind:
             span *= 4
         return cls(span)
 
     def at(self, behind: float) -> float:
-        """The place of a position that is this many bytes behind the end."""
+        """The place on the axis of a position that is ``behind`` bytes before the end."""
         unit = max(_LEAST_UNIT, self.span / _DEPTH)
         return max(0.0, 1.0 - math.log1p(max(0.0, behind) / unit) / math.log1p(self.span / unit))
 
     def marks(self) -> list[int]:
-        """Distances for ticks: those that are clear of both ends of the axis."""
+        """Distances for the ticks of the axis, without ticks near its ends."""
         return [mark for mark in _MARKS if 0.06 < self.at(mark) < 0.94]

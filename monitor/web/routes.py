@@ -1,8 +1,8 @@
-"""The addresses of the status page: ``/`` and its files, ``/api/status`` and ``/api/events``.
+"""The HTTP routes of the status page: ``/`` and its files, ``/api/status`` and ``/api/events``.
 
-``/api/events`` is a stream of server-sent events: ``status`` is a whole snapshot, sent when the state has changed and
-at most once a second; ``beat`` is sent every few seconds without a change, so that a page can distinguish a quiet
-monitor from a lost one.
+``/api/events`` is a stream of server-sent events. ``status`` is a whole snapshot, which is sent after a change, at most
+once a second. ``beat`` is a heartbeat, which is sent every few seconds without a change, so that a page notices a lost
+monitor.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _PACE_S: Final = 1.0
 _BEAT_S: Final = 3.0
 _STALLED_S: Final = 10.0
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# Nothing but the page's own files; `trusted-types 'none'` makes the browser itself refuse text that would become
-# markup.
+# The page may load only its own files. With `trusted-types 'none'` the browser refuses text that would become markup.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -48,8 +47,8 @@ def add_routes(app: web.Application, state: HostState) -> None:
 
 
 class StatusPage:
-    """The handlers. ``watchers``: the most streams at a time, further ones are refused with 503. ``pace_s``: least time
-    between two snapshots in a stream. ``beat_s``: longest time without a message.
+    """The handlers. ``watchers``: the most streams at a time; further streams are refused with 503. ``pace_s``: the
+    least seconds between two snapshots in a stream. ``beat_s``: the most seconds without a message.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class StatusPage:
         """One snapshot for all watchers of the same second."""
         version, now = self._state.version, self._state.clock.wall()
         if self._encoded[0] != version or abs(now - self._encoded[1]) > self._pace_s:
-            # As ASCII: the last output of a process may contain bytes that are not UTF-8.
+            # ASCII, because the last output of a process may contain bytes that are not UTF-8.
             text = json.dumps(snapshot(self._state, now), allow_nan=False, separators=(",", ":"))
             self._encoded = (version, now, text.encode("ascii"))
         return self._encoded[2]

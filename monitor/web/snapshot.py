@@ -1,4 +1,4 @@
-"""The host's state as one bounded object for JSON, with everything that the page shows. Pure.
+"""Makes the object with everything that the status page shows, from the host's state. Its size is bounded. Pure.
 
 Times are seconds since 1970, spans seconds, sizes bytes. A number that is unknown or not finite is ``null``.
 """
@@ -35,7 +35,7 @@ _CARAVAN_KINDS: Final = {"split", "merge"}
 _FEW: Final = 4
 _TEXT: Final = 400
 _SENTENCES: Final = 1500
-"""The most characters of a cause or a next step. They contain statements to paste, so nothing of them is cut."""
+"""The most characters of a cause or a next step. The limit is high, because they contain commands to paste."""
 _BINS: Final = 120
 _LEVELS: Final = {Level.NONE: "none", Level.ATTENTION: "attention", Level.PROBLEM: "problem"}
 _PAINTED: Final = dict.fromkeys(("crash_loop", "data_loss", "halted", "needs_replay"), Level.PROBLEM)
@@ -94,16 +94,16 @@ def snapshot(state: HostState, now: float) -> dict[str, Any]:
 
 _RANK: Final = {"problem": 0, "attention": 1, "none": 2}
 _STARTS: Final = {Phase.STARTING, Phase.RUNNING}
-_RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in other phases the status is of a process that has ended
+_RUNS: Final = {Phase.RUNNING, Phase.STOPPING}  # in other phases the status is from a process that has ended
 
 
 def _is_unanswered(publisher: PublisherState) -> bool:
-    """Whether nothing is known of a publisher that should run: its process has not answered yet."""
+    """Whether a publisher that should run has not answered yet."""
     return publisher.status is None and publisher.phase in _STARTS
 
 
 def _condition(publisher: PublisherState) -> dict[str, Any] | None:
-    """What every command shows of it; ``None`` while it does not run or has not answered."""
+    """The publisher's condition, as all commands show it; ``None`` while it does not run or has not answered."""
     if publisher.status is None or publisher.phase not in _RUNS:
         return None
     found = log_condition(publisher.status)
@@ -240,7 +240,7 @@ def _caravan(caravan: admin_pb2.CaravanStatus, behind: int | None, scale: Scale,
 
 
 def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dict[str, Any]]:
-    """The datamarkers of flows: how many lie in each small piece of the axis, and their worst level."""
+    """A histogram of datamarkers: the number in each small piece of the axis, and their worst level."""
     counts: dict[int, int] = {}
     levels: dict[int, Level] = {}
     for behind, level in markers:
@@ -256,7 +256,7 @@ def _bins(markers: Iterable[tuple[int | None, Level]], scale: Scale) -> list[dic
 def _flow(
     publisher: PublisherState, flow: admin_pb2.FlowStatus, concerns: Sequence[Concern], runs: bool
 ) -> dict[str, Any]:
-    """``runs``: whether its publisher runs; if not, only lasting fields are shown."""
+    """One flow. ``runs``: whether its publisher runs. If it does not run, only lasting fields are shown."""
     if not runs:
         flow = admin_pb2.FlowStatus(
             flow=flow.flow, state="stopped", epoch=flow.epoch, updates=flow.updates, paused=flow.paused, lag_s=math.nan
@@ -297,7 +297,7 @@ def _backfill(status: admin_pb2.BackfillStatus, text: str) -> dict[str, Any]:
 
 
 def _grouped(concerns: Iterable[tuple[Concern, str, str]]) -> list[dict[str, Any]]:
-    """Concerns of one cause are listed once: the first one's text, the first names, and their number."""
+    """Concerns grouped by cause. Each group has the text of its first concern, the first names, and their number."""
     groups: dict[tuple[Level, str, str], list[tuple[Concern, str]]] = {}
     for concern, about, name in concerns:
         groups.setdefault((concern.level, about, concern.shared or concern.text), []).append((concern, name))
@@ -321,8 +321,8 @@ def _worst(concerns: Iterable[Concern]) -> Level:
 
 
 def _condensed(events: Sequence[HostEvent]) -> list[HostEvent]:
-    """Newest first. Many splits and merges in a row (a subscriber returns, a publisher restarts) are one event, so that
-    other events stay visible.
+    """The events, newest first. Consecutive splits and merges are joined into one event, so that other events stay
+    visible.
     """
     found: list[HostEvent] = []
     for (caravans, subject), run in groupby(events, lambda event: (event.kind in _CARAVAN_KINDS, event.subject)):

@@ -1,1 +1,1 @@
-"""A bounded record of a log, on the publisher's own disk. Flows that are behind read it instead of the database."""
+"""The relay: a bounded copy of a log on the publisher's disk. Flows that are behind read it instead of the database."""

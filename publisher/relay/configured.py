@@ -1,4 +1,4 @@
-"""The arguments with which a log's relay is opened, from its configuration."""
+"""Derives the arguments for opening a log's relay from the configuration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wormhole.model.units import parse_size
 __all__ = ["SLOT_BUDGET", "ConfiguredRelay", "configured_relay"]
 
 SLOT_BUDGET: Final = parse_size("1GiB")
-"""The settings if nothing is configured."""
+"""The settings of a log without a configured relay."""
 
 
 class ConfiguredRelay(NamedTuple):
-    """The arguments of a relayed source beside the source inside it."""
+    """The arguments of :class:`~publisher.relay.source.RelayedSource`, except for the inner source."""
 
     folder: Path
     identity: RelayIdentity
@@ -26,7 +26,7 @@ class ConfiguredRelay(NamedTuple):
 
 
 def configured_relay(config: Config, dataset: str, copy: str, log: str) -> ConfiguredRelay | None:
-    """``None``: the log has none. Raises :class:`~wormhole.model.errors.ConfigError`, as
+    """The log's configured relay, or ``None``. Raises :class:`~wormhole.model.errors.ConfigError`, like
     :func:`~wormhole.config.relay_of`.
     """
     mode = relay_of(config, dataset, copy, log)
@@ -34,9 +34,9 @@ def configured_relay(config: Config, dataset: str, copy: str, log: str) -> Confi
 
 
 def left_relay(config: Config, dataset: str, copy: str, log: str) -> ConfiguredRelay | None:
-    """The relay of a log whose relay was turned off; ``None`` if it holds nothing.
+    """The former relay of a log whose relay was turned off; ``None`` if it has no records.
 
-    The datastore may no longer have what the relay holds.
+    It is still read, because the datastore may no longer have the log that the relay holds.
     """
     found = _relay(config, dataset, copy, log, "off")
     try:

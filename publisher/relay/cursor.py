@@ -1,4 +1,4 @@
-"""A place in a relay that moves forward."""
+"""Reads a relay's records in order from a place on."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _WINDOW: Final = 256 << 10
 
 
 class Gone(SourceUnavailable):
-    """The files that a cursor reads were removed: the reader has to look up the present files."""
+    """The file of a cursor was removed. The reader has to look up the present files."""
 
 
 class RelayCursor:
-    """Begins with the first record of ``file``, and is used by one thread. ``marker``: the datamarker after the last
-    segment that ends between transactions. ``lose``: removes a damaged file; gets the reason.
+    """A cursor that begins with the first record of ``file``. One thread uses it. ``marker``: the last datamarker that
+    the cursor has passed. ``lose``: called with a damaged file and the reason, to remove the file.
     """
 
     def __init__(self, disk: Disk, file: OneFile, marker: Datamarker, lose: Callable[[OneFile, str], None]) -> None:
@@ -45,17 +45,16 @@ class RelayCursor:
         """Whether the last segment ends inside a transaction."""
 
     def close(self) -> None:
-        """Close the file that is read; idempotent."""
+        """Close the open file; idempotent."""
         handle, self._handle, self._window = self._handle, None, b""
         if handle is not None:
             handle.close()
 
     def next(self) -> Segment | None:
-        """The next segment; ``None`` at the present end. More may follow later, if the stretch grows.
+        """The next segment; ``None`` at the present end. More segments may follow later, if the stretch grows.
 
-        Raises :class:`Gone` if the file was removed, or if it is damaged, in which case it is removed now. If a piece
-        of a transaction was returned, the transaction is read to its end even from a removed file, because a
-        transaction is in one file, which is still open.
+        Raises :class:`Gone` if the file was removed. A damaged file is removed now. A transaction that was begun is
+        read to its end even from a removed file, because it is in one file, which is still open.
         """
         while True:
             file = self._file
@@ -81,15 +80,15 @@ class RelayCursor:
     # --- finding --------------------------------------------------------------------------------------------------
 
     def find(self) -> bool:
-        """Move to the marker's place, if it is in the file and proven there."""
+        """Move to the marker's place. Returns false if the place is not in the file, or is not proven there."""
         known, place = self._blocks(), self.marker.order
-        # A piece inside a transaction ends at the place where the transaction begins, like the record before it.
+        # A piece inside a transaction has the place where the transaction begins as its end. So has the record before.
         at = bisect_right(known, (place, 0), key=lambda block: (block.end, 0 if block.whole else 1))
         ends = [self._file.begin.order, *(block.end for block in known[:at])]
         if place == ends[at]:
             first = at
             while first and ends[first - 1] == place:
-                first -= 1  # a gap, or rows that changed without a trace: it may not have been reported
+                first -= 1  # it has a gap or unlogged changes, which may not have been reported yet
             self._offset = known[first - 1].after if first else self._file.first
             return any(self._is_proven_behind(known, n) for n in range(at, first - 1, -1))
         if at == len(known) or known[at].begin >= place or known[at].end.incarnation != place.incarnation:

@@ -1,4 +1,4 @@
-"""The port to the disk of a relay, and its real implementation. Tests use a disk that loses what was not synced.
+"""The port to the disk of a relay, and its real implementation. Tests use a disk that loses unsynced data.
 
 Every call raises ``OSError``.
 """
@@ -33,7 +33,7 @@ class DiskFile(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return when the content survives a loss of power."""
+        """Make the content survive a loss of power."""
         ...
 
     def size(self) -> int:
@@ -41,7 +41,7 @@ class DiskFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file, which gives up the lock on it too."""
+        """Close the file. This also releases a lock on it."""
         ...
 
 
@@ -49,21 +49,21 @@ class Disk(Protocol):
     """Folders and files."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make the folder, and those above it, if they do not exist. A new one survives a loss of power. Raises
-        ``OSError`` for one that another user could change.
+        """Make the folder and the folders above it if they do not exist. A new folder survives a loss of power. Raises
+        ``OSError`` for a folder that another user could change.
         """
         ...
 
     def names(self, folder: Path) -> Iterable[str]:
-        """Names of the files in the folder; none when there is no folder."""
+        """Names of the files in the folder; empty if the folder does not exist."""
         ...
 
     def create(self, path: Path) -> DiskFile:
-        """A new file, to be written; raises ``FileExistsError``."""
+        """Create a file for writing. Raises ``FileExistsError``."""
         ...
 
     def open(self, path: Path, *, write: bool = False) -> DiskFile:
-        """An existing file, to be read."""
+        """Open an existing file for reading. ``write``: for writing too."""
         ...
 
     def unlink(self, path: Path) -> None:
@@ -71,12 +71,12 @@ class Disk(Protocol):
         ...
 
     def sync_folder(self, folder: Path) -> None:
-        """Return when the making and removing of files survives a loss of power."""
+        """Make new and removed names in the folder survive a loss of power."""
         ...
 
     def lock(self, path: Path) -> DiskFile:
-        """Hold the lock on a file, which is made if it does not exist. Raises ``BlockingIOError`` if another process
-        holds it."""
+        """Lock a file, which is made if it does not exist. Raises ``BlockingIOError`` if another process holds the
+        lock."""
         ...
 
 
@@ -88,7 +88,7 @@ class _File:
         data = os.pread(self._number, size, offset)
         if len(data) in (0, size):
             return data
-        parts = [data]  # a single call returns at most 2 GiB, and less where a signal comes
+        parts = [data]  # a single call returns at most 2 GiB, and less after a signal
         while data and len(data) < size:
             offset, size = offset + len(data), size - len(data)
             parts.append(data := os.pread(self._number, size, offset))
@@ -96,7 +96,7 @@ class _File:
 
     def write(self, offset: int, data: bytes) -> None:
         written = os.pwrite(self._number, data, offset)
-        if written < len(data):  # the rest of a disk that is nearly full, or more than 2 GiB
+        if written < len(data):  # the disk is nearly full, or the data is larger than 2 GiB
             view = memoryview(data)
             while written < len(data):
                 written += os.pwrite(self._number, view[written:], offset + written)

@@ -1,8 +1,9 @@
-"""The bytes of a relay file.
+"""The format of a relay file.
 
-A header names format and identity and holds the datamarker where the file begins. Blocks follow, each with a record and
-checksums of its own. A completed file ends with an index of its blocks and a trailer with the index's offset. Any other
-file is read block by block. A length is used only if its checksum is right and the file has that many bytes.
+A header contains the format's version, the identity, and the datamarker where the file begins. Blocks follow, each with
+one record and checksums. A completed file ends with an index of its blocks and a trailer with the index's offset. A
+file without an index is read block by block. A length is used only if its checksum is right and the file has that many
+bytes.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ _MAGIC: Final = b"WHRELAY\n"
 _HEADER: Final = struct.Struct("<8sIII")  # magic, version, bytes of the content, CRC32C of it
 _BLOCK: Final = struct.Struct(
     "<4sIIIB20s20sqQ"
-)  # magic, bytes, of how many, CRC32C, flags, begin, end, time, log bytes
+)  # magic, stored bytes, unpacked bytes, CRC32C, flags, begin, end, time, log bytes
 _BLOCK_MAGIC: Final = b"WHrB"
 _CRC: Final = struct.Struct("<I")
-_ENTRY: Final = struct.Struct("<QIIIB20s20sqQ")  # the offset and what the block has
+_ENTRY: Final = struct.Struct("<QIIIB20s20sqQ")  # the block's offset and its fields
 _TRAILER: Final = struct.Struct("<8sQII")  # magic, offset of the index, its CRC32C, its bytes
 _TRAILER_MAGIC: Final = b"WHINDEX\n"
 _COUNTS: Final = struct.Struct("<IQI")  # entries, bytes of log, bytes of the marker
@@ -96,8 +97,8 @@ class Header:
     size: int
 
     def differs_from(self, identity: RelayIdentity) -> str:
-        """The difference of the file's identity; empty if it is the same. A table that was added to the skipped ones is
-        no difference, because skipping an update that cannot be read must not be blocked by the relay.
+        """The differences of the file's identity from ``identity``; empty if none matters. A newly skipped table does
+        not matter, because the relay must not prevent the skipping of an unreadable update.
         """
         wanted = _identity(identity)
         if skips_no_less(str(self.identity.get("tables")), identity.tables):
@@ -149,7 +150,7 @@ def read_header(file: DiskFile) -> Header:
 
 
 class Block(NamedTuple):
-    """A record in a file, as its head describes it. It has ``stored`` bytes from ``offset`` + :data:`BLOCK_SIZE` on."""
+    """The head of a block. The ``stored`` bytes of its record begin at ``offset`` + :data:`BLOCK_SIZE`."""
 
     offset: int
     stored: int
@@ -163,22 +164,22 @@ class Block(NamedTuple):
 
     @property
     def after(self) -> int:
-        """The offset after the block."""
+        """The offset of the first byte after the block."""
         return self.offset + BLOCK_SIZE + self.stored
 
     @property
     def whole(self) -> bool:
-        """Whether it ends between transactions."""
+        """Whether the block ends between transactions."""
         return bool(self.flags & _MARKED)
 
     @property
     def gap(self) -> bool:
-        """Whether log is missing before it."""
+        """Whether log is missing before the block."""
         return bool(self.flags & _GAP)
 
 
 def record_bytes(record: Record, offset: int, packer: zstandard.ZstdCompressor | None) -> tuple[Block, bytes]:
-    """A record as a block that begins at ``offset``; compressed by ``packer`` if that makes it smaller."""
+    """The block, with its bytes, for a record at ``offset``. ``packer`` compresses it if that makes it smaller."""
     segment = record.segment
     data = encode(record)
     size, flags = len(data), 0
@@ -252,7 +253,7 @@ def blocks(file: DiskFile, offset: int, limit: int) -> Iterator[Block]:
 
 
 def find_block(file: DiskFile, offset: int, limit: int) -> bool:
-    """Whether a block begins anywhere from ``offset`` on, after a block that is not sound."""
+    """Whether a sound block begins anywhere from ``offset`` on. Called after a damaged block."""
     kept = b""
     while offset < limit:
         data = kept + file.read(offset, _SEARCHED)
@@ -271,7 +272,7 @@ def find_block(file: DiskFile, offset: int, limit: int) -> bool:
 
 
 class FileIndex(NamedTuple):
-    """What a completed file holds. ``at``: where its records end."""
+    """The index of a completed file. ``at``: the offset at which its records end."""
 
     end: Datamarker
     log_bytes: int
@@ -280,7 +281,7 @@ class FileIndex(NamedTuple):
 
 
 def footer_bytes(entries: Sequence[Block], end: Datamarker, log_bytes: int, at: int) -> bytes:
-    """The index, which is written where the records end, and the trailer."""
+    """The bytes of the index and the trailer, which follow the records."""
     marker = marker_to_bytes(end)
     content = b"".join(
         (

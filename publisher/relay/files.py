@@ -1,8 +1,7 @@
-"""The files of a relay: written by one thread, read by many, each at a place of its own.
+"""The files of a relay. One thread writes them, and any number of threads read them.
 
-Records up to a transaction's end can be read as soon as they are written. They survive the end of the process. They
-survive a loss of power as far as they were synced. A file that can no longer be trusted is removed, and
-:attr:`RelayFiles.stretches` shows that its log is missing.
+Records up to a transaction's end can be read once they are written. They survive the end of the process. Synced records
+also survive a loss of power. A damaged file is removed, and :attr:`RelayFiles.stretches` shows that its log is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"relay-(\d{20})\.wrf")
 LOCK: Final = "relay.lock"
-"""The file in a relay's folder that its one writer has locked."""
+"""The lock file in a relay's folder. The only writer holds the lock."""
 _FILE_BYTES: Final = 64 << 20
 _FILE_RECORDS: Final = 4096
 
@@ -48,7 +47,8 @@ class NotAdjoiningError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Files that adjoin. ``synced``: the place up to which they survive a loss of power; ``None``: not known yet."""
+    """Adjoining files, which hold the log without a hole. ``synced``: the place up to which they survive a loss of
+    power; ``None``: not known yet."""
 
     begin: Datamarker
     end: Datamarker
@@ -57,7 +57,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class RelayFile:
-    """One file, up to the end of its last whole transaction. It has ``bytes`` on disk, for ``log_bytes`` of log."""
+    """One file up to the end of its last whole transaction. ``bytes``: its size on disk; ``log_bytes``: the bytes of
+    log that it records."""
 
     path: Path
     begin: Datamarker
@@ -67,17 +68,17 @@ class RelayFile:
 
 
 def number_of(name: str) -> int | None:
-    """The number of the relay file of this name; ``None``: the name is not that of a relay file."""
+    """The number in the name of a relay file; ``None`` for the name of another file."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
 class RelayFiles:
-    """The relay files of one folder. ``begin``, ``append``, ``abandon``, ``sync``, ``drop_oldest`` and ``clear`` are
-    called by one thread, all else by any.
+    """The relay files of one folder. One thread calls ``begin``, ``append``, ``abandon``, ``sync``, ``drop_oldest`` and
+    ``clear``. Any thread may call the other methods.
 
-    ``hold``: files of another identity are refused, because they may be the only copy of that log; otherwise they are
-    removed. ``file_bytes``: the size at which a file is completed.
+    ``hold``: whether files of another identity are refused, because they may be the only copy of their log. Otherwise
+    they are removed. ``file_bytes``: the size at which a file is completed.
     """
 
     def __init__(
@@ -109,8 +110,8 @@ class RelayFiles:
     def open(self) -> None:
         """Lock the folder, and load its sound files.
 
-        Raises :class:`~wormhole.model.errors.UsageError` if another publisher has the folder, and for files of another
-        identity that must not be removed; :class:`~wormhole.model.errors.SourceUnavailable` if the disk fails.
+        Raises :class:`~wormhole.model.errors.UsageError` if another publisher has locked the folder, and for files of
+        another identity that must not be removed; :class:`~wormhole.model.errors.SourceUnavailable` if the disk fails.
         """
         try:
             self._disk.make_folder(self._folder)
@@ -160,7 +161,7 @@ class RelayFiles:
                 self._remove(path, "")
                 continue
             while found and file.begin.order < found[-1].end.order:
-                # It was removed once, and a loss of power brought it back.
+                # The file was removed before, and a loss of power restored it.
                 self._remove(found.pop().path, f"{path.name} holds the same")
             found.append(file)
         self._pass_foreign(foreign)
@@ -185,7 +186,7 @@ class RelayFiles:
             self._disk.unlink(path)
 
     def close(self) -> None:
-        """Complete the file that is being written, and unlock the folder."""
+        """Complete the newest file, and unlock the folder."""
         self._finish()
         with self._changing:
             for file in self._files:
@@ -233,7 +234,7 @@ class RelayFiles:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last transaction was not written to its end yet."""
+        """Whether a transaction was begun and its end is not written yet."""
         file = self._current
         return file is not None and not file.gone and bool(file.pieces)
 
@@ -255,9 +256,9 @@ class RelayFiles:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def begin(self, marker: Datamarker) -> None:
-        """Continue at ``marker``. If that is not the end of what was written, a new stretch begins.
+        """Continue at ``marker``. If that is not the end of the written records, a new stretch begins.
 
-        Raises ``ValueError`` for a place before the end, ``OSError`` when no file can be made.
+        Raises ``ValueError`` for a place before the end, and ``OSError`` if no file can be made.
         """
         tip = self._tip()
         if tip is not None and marker.order == tip.order:
@@ -269,10 +270,10 @@ class RelayFiles:
         self._create(marker)
 
     def append(self, *segments: Segment) -> None:
-        """Write segments that adjoin the end of what was written, small segments together.
+        """Write segments that adjoin the end of the written records. Small segments are merged into one record.
 
-        Raises :class:`NotAdjoiningError` for a segment that does not adjoin. Raises ``OSError`` if the disk fails; what
-        was written after the last whole transaction is then discarded.
+        Raises :class:`NotAdjoiningError` for a segment that does not adjoin. Raises ``OSError`` if the disk fails; then
+        the unfinished transaction is discarded.
         """
         for group in groups(segments):
             self._append(merge(group))
@@ -294,7 +295,7 @@ class RelayFiles:
             if segment.marker is None:
                 return
             assert file.blocks is not None
-            # In this order: a reader that sees a block may read it, and a reader that sees the new end finds the block.
+            # The order matters: a listed block must be readable, and the new end must not be seen before the block.
             file.readable = block.after
             file.blocks += file.pieces
             file.end = segment.marker
@@ -304,7 +305,7 @@ class RelayFiles:
             self._finish()
 
     def _writable(self, segment: Segment) -> OneFile:
-        """The file that ``segment`` is written to."""
+        """The file to which ``segment`` is written."""
         file, tip = self._current, self._tip()
         if file is not None and file.gone:
             file.close()
@@ -346,8 +347,7 @@ class RelayFiles:
         return file
 
     def abandon(self, *, torn: bool = False) -> None:
-        """Discard what was written of a transaction that did not end. ``torn``: whether a write failed in the
-        middle."""
+        """Discard the written pieces of an unfinished transaction. ``torn``: whether a write failed in the middle."""
         file = self._current
         if file is None or file.gone or not (torn or file.pieces):
             return
@@ -362,7 +362,7 @@ class RelayFiles:
             file.tail = file.readable
 
     def _finish(self) -> None:
-        """Complete the file that is being written, if there is one. A file without a whole transaction is removed."""
+        """Complete the newest file if it is open for writing. A file without a whole transaction is removed."""
         self.abandon()
         file, self._current = self._current, None
         if file is None:
@@ -379,9 +379,9 @@ class RelayFiles:
             file.close()
 
     def sync(self) -> None:
-        """Return when all whole transactions that were written survive a loss of power.
+        """Make all written whole transactions survive a loss of power.
 
-        Raises the first ``OSError``. The affected files are removed, because it is not known what the disk has of them.
+        Raises the first ``OSError``. The affected files are removed, because their content on the disk is unknown.
         """
         with self._changing:
             unsynced = [file for file in self._files if file.unsynced]
@@ -421,9 +421,8 @@ class RelayFiles:
     # --- removing -------------------------------------------------------------------------------------------------
 
     def drop_oldest(self, path: Path | None = None) -> bool:
-        """Remove the oldest file. Returns false if no file can be removed, because the only one is being written and is
-        within a transaction or before the first one. ``path``: the file to remove; nothing is removed if it is gone
-        already.
+        """Remove the oldest file. Returns false if the only file is being written and cannot be completed, because it
+        is within a transaction or has none. ``path``: remove this file, unless it is gone already.
         """
         with self._changing:
             oldest = self._files[0] if self._files else None
@@ -435,7 +434,7 @@ class RelayFiles:
         if only:
             if oldest.empty or oldest.pieces:
                 return False
-            # What comes next still follows.
+            # The next file still adjoins.
             self._finish()
             self._create(oldest.end)
         self._lose(oldest, "")
@@ -455,7 +454,7 @@ class RelayFiles:
             with contextlib.suppress(FileNotFoundError):
                 self._disk.unlink(file.path)
         if gone:
-            # Else a loss of power could bring a part of them back, beside the next ones.
+            # Without this sync, a loss of power could restore some of the files beside newer files.
             self._disk.sync_folder(self._folder)
 
     def _lose(self, file: OneFile, why: str) -> None:
@@ -470,7 +469,7 @@ class RelayFiles:
         self._remove(file.path, why)
 
     def _remove(self, path: Path, why: str) -> None:
-        """Remove a file, with a line in the log if there is a reason that matters."""
+        """Remove a file. ``why``: a reason to log; empty for none."""
         if why:
             _log.error("%s is removed: %s. What it held is read from the datastore, if it still has it", path, why)
         try:
@@ -483,12 +482,12 @@ class RelayFiles:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def find(self, marker: Datamarker) -> RelayCursor | None:
-        """A cursor at ``marker``, if the relay holds what follows and proves that the marker belongs to the same
-        log."""
+        """A cursor at ``marker``, or ``None``. The relay has to hold the log after the marker, and to prove that the
+        marker belongs to the same log."""
         place = marker.order
         with self._changing:
             at = bisect_right(self._files, place, key=lambda file: file.begin.order) - 1
-            # A file that begins at the place follows one that ends there.
+            # If one file ends at the place and another begins there, the later file is tried first.
             files = [file for file in self._files[max(at - 1, 0) : at + 1] if place <= file.end.order]
         for file in reversed(files):
             cursor = RelayCursor(self._disk, file, marker, self._lose)
@@ -496,7 +495,7 @@ class RelayFiles:
                 if cursor.find():
                     return cursor
             except Gone:
-                pass  # it turned out to be damaged
+                pass  # the file was damaged and is removed
             except BaseException:
                 cursor.close()
                 raise

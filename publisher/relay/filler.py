@@ -1,7 +1,8 @@
 """In the mode ``hold``, fills a hole between the relay's tip and a reader of the log, so that the datastore may delete
 that log.
 
-It reads the datastore's log from the tip on, beside the reader, until it reaches the reader's place.
+The filler reads the datastore's log from the tip on, at the same time as the reader, until it reaches the reader's
+place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 1 << 20
 _WAIT_S: Final = 0.25
-_REST_S: Final = 1.0  # after the log could not be read
+_REST_S: Final = 1.0  # the wait after an error of the log
 
 
 class Filler:
@@ -40,7 +41,7 @@ class Filler:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for its end, after the recorder was stopped."""
+        """Wait until the thread ends, after the recorder was stopped."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -57,7 +58,7 @@ class Filler:
                     _log.warning("the relay lacks a part of the log, which cannot be read just now: %s", error)
                 rest_s = _REST_S
             except Exception:  # noqa: BLE001
-                # If this thread ended, the datastore would keep its log for as long as the publisher runs.
+                # The thread must not end, because the datastore would then keep its log while the publisher runs.
                 _log.exception("unexpected, please report this")
                 rest_s = _REST_S
 
@@ -75,7 +76,8 @@ class Filler:
             recorder.leave(self)
 
     def _open(self, tip: Datamarker | None) -> tuple[Datamarker, LogReader, Proof]:
-        """The place where it begins, its reader there, and the result of opening the log at the tip."""
+        """Open the log at the ``tip``, or at its beginning. Returns the place, the reader, and whether the log at the
+        tip is the recorded log."""
         proof = Proof.PURGED
         if tip is not None:
             try:
@@ -91,8 +93,8 @@ class Filler:
         return earliest, self._inner.open(earliest)
 
     def _copy(self, reader: LogReader, marker: Datamarker, proof: Proof) -> bool:
-        """Read, and close the reader. Returns whether the hole is filled as far as possible; ``False``: the datastore
-        deleted log before the reader read it, and a stretch has to begin at the present beginning of its log.
+        """Copy the log from the reader into the relay, then close the reader. Returns whether the hole is filled as far
+        as possible. ``False``: the datastore deleted unread log, so a stretch has to begin at its present beginning.
         """
         recorder = self._recorder
         before: Datamarker | None = marker
@@ -116,7 +118,8 @@ class Filler:
                 before = segment.marker
 
     def _is_given_up(self, before: Datamarker, segment: Segment) -> bool:
-        """Whether the log between the two is gone, and the segment begins at a place without a known datamarker."""
+        """Whether log between ``before`` and the segment is gone, and no datamarker is known where the segment
+        begins."""
         if segment.gap is None or segment.begin in (before.order, segment.end):
             return False
         return self._inner.earliest().order > before.order

@@ -1,7 +1,6 @@
-"""Reading and trimming a relay's folder for commands: what its files hold, whether they are sound, and removing the
-oldest files.
+"""Lists, verifies and trims the files in a relay's folder, for commands.
 
-Reading needs no lock and changes nothing, so a publisher may be writing meanwhile. Removing needs the lock.
+Reading needs no lock and changes nothing, so a publisher may write at the same time. Trimming needs the lock.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _STEP: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """One file. ``begin`` is ``None`` if the header cannot be read. ``unfinished``: bytes after the last whole record,
-    in a file that was not completed. ``error``: why the file cannot be trusted; empty if no error was found.
+    """The state of one file. ``begin``: ``None`` if the header cannot be read. ``unfinished``: bytes after the last
+    whole record of an incomplete file. ``error``: why the file cannot be trusted; empty if no error was found.
     """
 
     path: Path
@@ -41,16 +40,16 @@ class FileState:
 
 
 def look(folder: Path, *, disk: Disk = DISK) -> list[FileState]:
-    """What each file holds, the oldest first. For completed files this comes from their index.
+    """The state of each file, the oldest first. The state of a completed file comes from its index.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when the disk does not answer.
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if the folder cannot be read.
     """
     return [_state(path, disk, None) for path in _files(folder, disk)]
 
 
 def verify(folder: Path, progress: Callable[[int, int], None], *, disk: Disk = DISK) -> list[FileState]:
-    """As :func:`look`, after reading every record and comparing its checksum. ``progress`` gets the bytes that were
-    read, and the bytes of all files. Raises as :func:`look`.
+    """The state of each file, like :func:`look`, after reading every record and comparing its checksum. ``progress``:
+    called with the bytes read so far and the bytes of all files. Raises the errors of :func:`look`.
     """
     paths = _files(folder, disk)
     sizes = [_size(path, disk) for path in paths]
@@ -63,10 +62,11 @@ def verify(folder: Path, progress: Callable[[int, int], None], *, disk: Disk = D
 
 
 def trim(folder: Path, keep_bytes: int, *, disk: Disk = DISK) -> int:
-    """Remove the oldest files until the rest takes no more than ``keep_bytes``. With the last file the keys of lost
-    rows are removed too. Returns the bytes that were removed.
+    """Remove the oldest files until the others take at most ``keep_bytes``. With the last file the keys of lost rows
+    are removed too. Returns the number of removed bytes.
 
-    Raises :class:`~wormhole.model.errors.UsageError` while a publisher has the folder, and as :func:`look`.
+    Raises :class:`~wormhole.model.errors.UsageError` while a publisher has locked the folder, and the errors of
+    :func:`look`.
     """
     try:
         with contextlib.closing(disk.lock(folder / LOCK)):
@@ -116,7 +116,7 @@ def _size(path: Path, disk: Disk) -> int:
 
 
 def _state(path: Path, disk: Disk, progress: Callable[[int], None] | None) -> FileState:
-    """The state of a file. ``progress``: gets the bytes that were read; ``None``: the index is trusted."""
+    """The state of a file. ``progress``: called with the bytes read so far; ``None``: trust the file's index."""
     try:
         with contextlib.closing(disk.open(path)) as file:
             return _read(path, file, progress)
@@ -151,7 +151,7 @@ def _read(path: Path, file: DiskFile, progress: Callable[[int], None] | None) ->
                 progress(shown)
     except DecodeError as problem:
         damage = f"behind byte {after}: {problem.message}"
-    if footer is None:  # what follows its last whole record is being written, or is dropped at the next start
+    if footer is None:  # bytes after the last whole record are being written, or are dropped at the next start
         return FileState(path, size, records, log_bytes, begin, end, size - after)
     if not damage and records != len(footer.blocks):
         damage = f"its index has {len(footer.blocks)} records, and there are {records}"

@@ -1,4 +1,4 @@
-"""Up to where a datastore may delete its log while a relay holds what follows. Pure."""
+"""Decides how much of its log a datastore may delete because a relay holds it. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Hold", "HoldPoint"]
 
 
 class HoldPoint(NamedTuple):
-    """``place``: the datastore need not keep its log before this place. ``given_up``: whether the relay lacks a part of
+    """``place``: the datastore may delete its log before this place. ``given_up``: whether the relay lacks a part of
     that log."""
 
     place: LogPosition
@@ -21,25 +21,25 @@ class HoldPoint(NamedTuple):
 
 
 class Hold:
-    """``slot_budget``: bytes of log that the datastore may keep in any case. ``lose``: whether protecting its disk has
-    precedence over the flow furthest behind.
+    """See the module. ``slot_budget``: bytes of log that the datastore may always keep. ``lose``: whether the
+    datastore's disk has precedence over the flow furthest behind.
     """
 
     def __init__(self, slot_budget: int, *, lose: bool) -> None:
         self._slot_budget = slot_budget
         self._lose = lose
-        self._least: int | None = None  # bytes that the datastore had to keep since they exceeded the budget
+        self._least: int | None = None  # the fewest kept bytes since they exceeded the budget
 
     def point(
         self, oldest: LogPosition, end: LogPosition, held: Sequence[Stretch], log: LogMap, *, behind: bool
     ) -> HoldPoint:
-        """``oldest``: no flow needs log before it. ``end``: the end of the log. ``held``: the relay's stretches,
-        ascending. ``behind``: whether the relay lacks log before the log's end.
+        """Where the log may be deleted. ``oldest``: no flow needs log before it. ``end``: the end of the log. ``held``:
+        the relay's stretches, ascending. ``behind``: whether the relay lacks log before the log's end.
 
-        As long as the budget covers the log from ``oldest`` on, ``oldest`` is the place. Otherwise the datastore gives
-        up the log that the relay holds, synced and without a hole, from ``oldest`` on. With ``lose`` it also gives up
-        log that the relay could not hold or no longer holds. It then also gives up log that the relay cannot take
-        because its disk fails or is slower than the log, once the datastore keeps a whole budget more than before.
+        As long as the budget covers the log from ``oldest`` on, ``oldest`` is the place. Otherwise log that the relay
+        holds, synced and without a hole, may be deleted too. With ``lose``, the same holds for log that the relay could
+        not record because it was full, or has removed. With ``lose``, log that the relay cannot record because its disk
+        fails or is too slow may be deleted once the datastore keeps a whole budget more than at least before.
         """
         place = self._recorded(oldest, end, held, log)
         kept = log.between(place, end)
@@ -59,7 +59,7 @@ class Hold:
                 break
             if one.synced.order <= place:
                 continue
-            # If the log continued in another history, the relay has a hole although it was not full.
+            # A change of the log's history leaves a hole in the relay although the relay was not full.
             if one.begin.order > place and (not self._lose or one.begin.order.incarnation != place.incarnation):
                 break
             place = max(place, one.synced.read_from)

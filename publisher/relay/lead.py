@@ -1,5 +1,5 @@
-"""Where the reader furthest ahead begins at a start, so that the relay continues without a hole, and flows that stopped
-together continue at once.
+"""Chooses where the lead reader begins when a publisher starts. The relay should continue without a hole, and flows
+that stopped near each other should share the reader.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["common_start", "lead_start"]
 def lead_start(source: LogSource) -> Datamarker:
     """The end of the log, or the end of its relay if that is earlier.
 
-    A relay in the mode ``hold``, because of which the datastore deletes its log, continues at its tip, however far
-    behind that is. An empty relay in this mode begins where the datastore's log begins, if that is near. A relay in
-    another mode continues at its tip only if that is near.
+    In the mode ``hold``, the datastore deletes log that the relay holds. So the relay always continues at its tip. An
+    empty relay in this mode begins at the beginning of the datastore's log, if that is near. A relay in another mode
+    continues at its tip only if the tip is near.
     """
     latest, status = source.latest(), source.status()
     relay = status.relay
@@ -36,11 +36,11 @@ def lead_start(source: LogSource) -> Datamarker:
 
 
 def common_start(end: Datamarker, flows: Iterable[Datamarker]) -> Datamarker:
-    """``end``, or the earliest place of the flows that are furthest ahead and near each other. After a takeover all
-    flows are near each other: one reader that begins there serves them at once, and no other has to be opened. The log
-    that was written since they stopped does not matter, as long as it is read soon.
+    """``end``, or the earliest place of the group of flows that is furthest ahead. Flows of a group are near each
+    other. After a takeover all flows are usually near each other, so one reader that begins there serves all of them.
+    The reader soon reads the log that was written since the flows stopped.
     """
-    between = LogMap().between  # within one file: the lengths of the others are not known yet
+    between = LogMap().between  # only within one file: the lengths of other files are not known yet
     behind = ((between(place.order, end.order), place) for place in flows)
     soon = [(left, place) for left, place in behind if left is not None and 0 <= left <= SOON_BYTES]
     least = min((left for left, _ in soon), default=0)

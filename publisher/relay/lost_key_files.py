@@ -1,8 +1,7 @@
-"""Files with the keys of the rows that a relay file changed. They stay when the relay file is removed although a flow
-needs it.
+"""Files with the keys of changed rows. Such a file replaces a relay file that is removed although a flow needs it.
 
-Each is written once and read as a whole, in the relay's folder. If one cannot be written or read, a repair reads whole
-tables instead of these rows. There is no other consequence.
+Each file is in the relay's folder, is written once, and is read as a whole. If a file cannot be written or read, a
+repair reads whole tables instead of these rows.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ __all__ = ["SUFFIX", "LostKeyFiles"]
 _log = logging.getLogger(__name__)
 
 SUFFIX: Final = ".lost"
-_MOST_BYTES: Final = 256 << 20  # all files together take at most this; beyond it the oldest are deleted
+_MOST_BYTES: Final = 256 << 20  # the most bytes of all files together; then the oldest are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A file. ``begin`` and ``end``: the range of the log that it describes."""
+    """A file with keys. ``begin`` and ``end``: the range of the log whose changes it lists."""
 
     begin: LogPosition
     end: LogPosition
@@ -43,7 +42,7 @@ class _Known:
 
 
 class LostKeyFiles:
-    """See the module. Thread-safe; no method raises what the disk raises."""
+    """See the module. Thread-safe. No method raises an error of the disk."""
 
     def __init__(self, folder: Path, identity: RelayIdentity, *, disk: Disk = DISK) -> None:
         self._folder = folder
@@ -53,8 +52,8 @@ class LostKeyFiles:
         self._files: list[_Known] | None = None
 
     def note(self, segments: Iterable[Segment], begin: LogPosition, end: LogPosition) -> None:
-        """Note the keys of a relay file, with these ``segments`` from ``begin`` to ``end``, that is about to be
-        removed."""
+        """Store the keys of a relay file that is about to be removed. ``segments``: its content, from ``begin`` to
+        ``end``."""
         builder = LostKeysBuilder()
         try:
             for segment in segments:
@@ -74,7 +73,8 @@ class LostKeyFiles:
             )
 
     def keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
-        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None``: the range is not noted completely."""
+        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None`` if files for a part of the range are
+        missing."""
         if begin >= end:
             return None
         with self._lock:
@@ -97,7 +97,7 @@ class LostKeyFiles:
         return LostKeys.joined(parts)
 
     def release(self, oldest: LogPosition) -> None:
-        """Delete the files before ``oldest``, which will not be requested any more."""
+        """Delete the files before ``oldest``, which no later request needs."""
         with self._lock:
             self._remove([known for known in self._known() if known.end <= oldest])
 
@@ -109,8 +109,8 @@ class LostKeyFiles:
     # -- with the lock
 
     def _known(self) -> list[_Known]:
-        """The files, in the order of their begins. Files of another relay, damaged files and incomplete files are
-        removed."""
+        """The files, ordered by the begin of their range. Files of another relay, damaged files and incomplete files
+        are removed."""
         if self._files is None:
             found, useless = [], []
             for name in self._names():
@@ -153,7 +153,7 @@ class LostKeyFiles:
             self._remove(files[:1])
 
     def _read(self, name: str, shard: str) -> tuple[LostFile, int] | None:
-        """The noted keys of ``shard``, and the bytes of the file; ``None``: the file cannot be relied on."""
+        """The stored keys of ``shard``, and the size of the file; ``None`` if the file is damaged."""
         try:
             file = self._disk.open(self._folder / name)
             try:
@@ -180,8 +180,8 @@ class LostKeyFiles:
 
 
 def _text(identity: RelayIdentity) -> str:
-    """The text whose digest is in the files. If it changes, the files of an earlier release are those of another
-    relay."""
+    """The text of the identity, whose digest is in the files. A change of this text makes the files of earlier releases
+    unreadable."""
     return (
         f"RelayIdentity(log={identity.log!r}, kind={identity.kind!r}, sharding={identity.sharding!r}, "
         f"max_update_bytes={identity.max_update_bytes!r}, tables={identity.tables!r}, decoder={identity.decoder!r})"

@@ -1,7 +1,7 @@
-"""The rows that the segments of a relay file change, as the bytes of a small file that stays when the relay file is
-removed. Pure.
+"""The keys of the rows that a relay file changed, and their form as bytes. They stay when the relay file is removed.
+Pure.
 
-Only keys are kept, by shard and table. A repair reads the rows with these keys again, in place of whole tables.
+The keys are grouped by shard and table. A repair reads the rows with these keys again, instead of whole tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["LostFile", "LostKeysBuilder", "lost_file", "lost_file_to_bytes"]
 
 _VERSION: Final = 1
-_MOST_BYTES: Final = 64 << 20  # a file's content takes at most this before it is compressed
+_MOST_BYTES: Final = 64 << 20  # the most bytes of a file's content before compression
 _OF_ONE_ROW: Final = frozenset((update_pb2.INSERT, update_pb2.DELETE, update_pb2.UPSERT, update_pb2.MERGE))
 _NO_KEY: Final = "it was emptied, or has no key"
 _KEY_FIELD: Final = 0x12  # tag of an Update's key; the values of a RowKey have the same tag
@@ -30,8 +30,8 @@ _KEY_FIELD: Final = 0x12  # tag of an Update's key; the values of a RowKey have 
 
 @dataclass(frozen=True, slots=True)
 class LostFile:
-    """What a relay file from ``begin`` to ``end`` changed. ``shards``: by shard, its tables by name; tables under
-    ``""`` belong to every shard.
+    """The changed keys of a relay file from ``begin`` to ``end``. ``shards``: by shard, its tables by name; tables
+    under ``""`` belong to every shard.
     """
 
     begin: LogPosition
@@ -39,7 +39,7 @@ class LostFile:
     shards: dict[str, dict[str, TableKeys]]
 
     def of(self, shard: str) -> LostKeys:
-        """What it changed in ``shard``."""
+        """The changed keys in ``shard``."""
         return LostKeys.joined(LostKeys(self.shards[one]) for one in ("", shard) if one in self.shards)
 
 
@@ -56,7 +56,7 @@ class LostKeysBuilder:
         self._count = 0
 
     def add(self, segment: Segment) -> None:
-        """The next segment of the file."""
+        """Add the keys of the next segment."""
         self._place = segment.end
         if segment.gap is not None or segment.broken:
             self.unknown = "log is missing in it" if segment.gap is not None else "it has updates that were not decoded"
@@ -68,7 +68,7 @@ class LostKeysBuilder:
             self._bound()
 
     def built(self, begin: LogPosition, end: LogPosition) -> LostFile | None:
-        """What the segments, from ``begin`` to ``end``, changed; ``None`` if that is not known."""
+        """The changed keys of the segments, from ``begin`` to ``end``; ``None`` if they are not known completely."""
         if not self.unknown and self._place != end:
             self.unknown = "it is not whole"
         if self.unknown:
@@ -111,7 +111,7 @@ class LostKeysBuilder:
         if name in self._whole:
             return None
         if name not in self._keys:
-            # A TRUNCATE of one partition has a schema without columns, and so without a key.
+            # The schema of a truncated partition has no columns, so it has no key.
             if not schema.key:
                 self._is_whole(name, _NO_KEY)
                 return None
@@ -151,7 +151,7 @@ def _key(blob: bytes, at: int, end: int) -> bytes:
 
 
 def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
-    """Add the keys that a change touches. Returns why all rows of the table may have changed; empty if they may not."""
+    """Add the keys of a change. Returns why all rows of the table may have changed; empty if only these keys have."""
     if change.op == update_pb2.TRUNCATE:
         return "it was emptied"
     if change.op == update_pb2.DELETE_RANGE:
@@ -168,7 +168,7 @@ def _add_change(change: update_pb2.Update, keys: set[bytes]) -> str:
 
 
 def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
-    """``file`` as bytes. ``identity``: the identity of the relay; keys of another relay are not read."""
+    """``lost`` as bytes. ``identity``: the identity of the relay; keys of another relay are not read."""
     out = FieldWriter()
     out.number(len(lost.shards))
     for shard, tables in sorted(lost.shards.items()):
@@ -193,7 +193,7 @@ def lost_file_to_bytes(lost: LostFile, identity: bytes) -> bytes:
 
 def lost_file(data: bytes, identity: bytes, *, shards: Iterable[str] | None = None) -> LostFile | None:
     """Inverse of :func:`lost_file_to_bytes`; ``None`` for another identity. ``shards``: the shards to read; ``None``:
-    all.
+    all shards.
 
     Raises :class:`~caravan.backfill.encoding.DamagedError`.
     """

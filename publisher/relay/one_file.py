@@ -1,4 +1,4 @@
-"""One relay file, shared by its writer and its readers, and loading it at a later start."""
+"""One relay file. Its writer and its readers share the object. A later process loads it from the disk."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class OneFile:
-    """``first``: where the first block begins, ``readable``: where the last whole transaction ends, ``tail``: where the
-    next block is written. ``blocks``: the blocks of whole transactions; ``None``: they are in the file's index.
-    ``pieces``: blocks of a transaction that has not ended. ``next``: the file that adjoins. ``gone``: whether the file
-    was removed. ``handle``: the open file while it is being written.
+    """One relay file. Offsets: ``first`` is the begin of the first block, ``readable`` the end of the last whole
+    transaction, ``tail`` the place of the next block. ``blocks``: the blocks of whole transactions; ``None``: they are
+    in the file's index. ``pieces``: blocks of an unfinished transaction. ``next``: the adjoining file. ``gone``:
+    whether the file was removed. ``handle``: the open file while it is being written.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class OneFile:
 
     @property
     def empty(self) -> bool:
-        """Whether it holds no whole transaction."""
+        """Whether the file holds no whole transaction."""
         return self.readable == self.first
 
     def close(self) -> None:
@@ -64,10 +64,10 @@ class OneFile:
             handle.close()
 
     def complete(self, *, sync: bool) -> None:
-        """Write the index. Without one, the file is read block by block at the next start.
+        """Write the index. A file without an index is read block by block at the next start.
 
-        ``sync``: whether the synced part of the file has to survive. An index covers the whole file, so it is written
-        after the whole file was synced. Raises ``OSError`` if that fails.
+        ``sync``: whether the records have to survive a loss of power. Then the whole file is synced before the index is
+        written, because the index covers the whole file. Raises ``OSError`` if the sync fails.
         """
         assert self.handle is not None
         assert self.blocks is not None
@@ -87,9 +87,10 @@ class OneFile:
 
 
 def load(disk: Disk, path: Path, identity: RelayIdentity, *, sync: bool) -> OneFile | None:
-    """A file of an earlier process, completed now (:meth:`OneFile.complete`); ``None``: it has no whole transaction.
+    """Load a file of an earlier process, and complete it (:meth:`OneFile.complete`). Returns ``None`` if the file has
+    no whole transaction.
 
-    Raises :class:`~wormhole.model.errors.DecodeError` for a file that is no relay file, :class:`OtherFileError` and
+    Raises :class:`~wormhole.model.errors.DecodeError` if it is not a relay file, :class:`OtherFileError` and
     ``OSError``.
     """
     with contextlib.closing(disk.open(path, write=True)) as handle:
@@ -110,7 +111,7 @@ def load(disk: Disk, path: Path, identity: RelayIdentity, *, sync: bool) -> OneF
 
 
 def _read_torn(path: Path, header: Header, handle: DiskFile, size: int) -> OneFile | None:
-    """A file that was not completed, up to its last whole transaction. What follows is discarded."""
+    """Load a file without an index, up to its last whole transaction. Later bytes are discarded."""
     found, at = _sound_blocks(header, handle, size)
     if at < size and find_block(handle, at + 1, size):
         lost = size - at
@@ -138,7 +139,7 @@ def _marker_of(block: Block, handle: DiskFile) -> Datamarker | None:
 
 
 def _sound_blocks(header: Header, handle: DiskFile, size: int) -> tuple[list[Block], int]:
-    """The blocks before the first one that is torn, damaged or does not adjoin, and the offset of that one."""
+    """The sound, adjoining blocks from the beginning of the file, and the offset at which they end."""
     found: list[Block] = []
     at, end = header.size, header.begin.order
     with contextlib.suppress(DecodeError):

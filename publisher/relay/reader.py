@@ -1,8 +1,8 @@
-"""Reads a log: from the relay's files where they hold it, otherwise from the datastore. It records log that no other
-reader records.
+"""Reads a log from the relay's files if they hold it, and otherwise from the datastore.
 
-At the end of the files a reader waits while another reader records. Otherwise it opens the datastore's log there and
-records itself. A reader of the datastore's log continues in the files once it reaches a place that they hold.
+One reader at a time records the datastore's log in the relay. At the end of the files, a reader waits while another
+reader records. If no reader records, it opens the datastore's log there and becomes the recording reader. A reader of
+the datastore's log changes to the files once it reaches a place that they hold.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from wormhole.ports.log_source import LogReader, PurgedInside
 
 __all__ = ["RelayAccess", "RelayedReader"]
 
-_LOOK_S: Final = 0.25  # between two checks whether the recording reader is read
+_LOOK_S: Final = 0.25  # between two checks whether the recording reader is in use
 _COMPARE_S: Final = 1.0
-_STUCK_S: Final = 5.0  # for a disk that does not take what was read
+_STUCK_S: Final = 5.0  # the longest wait for a disk that does not accept writes
 
 
 class RelayAccess(Protocol):
-    """What a reader of one log can continue with."""
+    """The files of a relay and its datastore's log, as a reader uses them."""
 
     recorder: Recorder
 
     def find(self, marker: Datamarker) -> RelayCursor | None:
-        """The files at a place that they provably hold."""
+        """A cursor at ``marker``, if the files provably hold that place; otherwise ``None``."""
         ...
 
     def find_following(self, marker: Datamarker) -> RelayCursor | None:
-        """The files at the place, if they hold what follows it or another reader records it there."""
+        """A cursor at ``marker``, if the files hold the log after it, or another reader records there; otherwise
+        ``None``."""
         ...
 
     def open_inner(self, marker: Datamarker) -> LogReader:
@@ -47,19 +48,19 @@ class RelayAccess(Protocol):
         ...
 
     def compare(self) -> None:
-        """Prove that the datastore's log is the recorded one, unless another reader records."""
+        """Check whether the datastore's log is the recorded log, unless another reader records."""
         ...
 
     def behind_hole(self, marker: Datamarker, error: PositionPurged) -> PurgedInside:
-        """What is missing, and the next place that can be read, if neither has the log after ``marker``."""
+        """The gap after ``marker``, which neither the relay nor the datastore holds, and the next readable place."""
         ...
 
 
 class RelayedReader:
-    """A :class:`~wormhole.ports.log_source.LogReader` that begins at ``marker``: in the files at ``cursor``, or with
-    ``inner``.
+    """A :class:`~wormhole.ports.log_source.LogReader` that begins at ``marker``: in the files at ``cursor``, or in the
+    datastore's log with ``inner``.
 
-    ``closed`` is called once.
+    ``closed``: called once, when the reader closes.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class RelayedReader:
     ) -> None:
         self._access = access
         self._recorder = access.recorder
-        self._marker = marker  # the last one
+        self._marker = marker  # the last datamarker
         self._whole = True  # the place is between transactions
         self._clock = clock
         self._cursor = cursor
@@ -146,7 +147,7 @@ class RelayedReader:
         self._on_closed(self)
 
     def _close_cursor(self) -> None:
-        # A read that is under way ends soon, and then closes it.
+        # If another thread is reading, it closes the cursor when its read ends.
         if self._reading.acquire(blocking=False):
             try:
                 self._leave_cursor()
@@ -171,11 +172,11 @@ class RelayedReader:
             ) from error
 
     def _look_up_again(self, cursor: RelayCursor, error: Gone) -> Segment | None:
-        """Continue after the files were removed: in the present files, otherwise with the datastore's log."""
+        """Continue after the cursor's file was removed, in the present files or with the datastore's log."""
         if self._closed or self._generation != self._recorder.generation:
             return None
         if cursor.inside:
-            raise error  # damaged within a transaction: only the receiver of its part can continue
+            raise error  # a part of the damaged transaction was returned: only its receiver can continue
         return None if self._find_again(cursor.marker) else self._leave_files(cursor, claimed=False)
 
     def _find_again(self, marker: Datamarker) -> bool:
@@ -187,7 +188,7 @@ class RelayedReader:
         return True
 
     def _go_on(self, cursor: RelayCursor, version: int, deadline: float) -> Segment | None:
-        """At the end of a stretch."""
+        """Wait for more log at the end of a stretch, or leave the files."""
         recorder, marker = self._recorder, cursor.marker
         tip = recorder.tip
         at_tip = tip is not None and tip.order == marker.order
@@ -203,7 +204,8 @@ class RelayedReader:
         return None
 
     def _leave_files(self, cursor: RelayCursor, *, claimed: bool) -> Segment | None:
-        """Continue with the datastore's log; at the tip, as the recording reader."""
+        """Continue with the datastore's log. ``claimed``: this reader is at the tip and becomes the recording
+        reader."""
         recorder, marker = self._recorder, cursor.marker
         try:
             inner = self._access.open_inner(marker)
@@ -212,14 +214,14 @@ class RelayedReader:
                 recorder.proved(self, Proof.PURGED)
                 return self._gap(marker, error)
             try:
-                written = self._next(cursor)  # the datastore may have given it up because the relay has it by now
+                written = self._next(cursor)  # the datastore may have deleted log that the relay holds by now
             except Gone:
                 return None if self._find_again(marker) else self._gap(marker, error)
             return self._gap(marker, error) if written is None else written
         except Diverged as error:
             if claimed:
                 recorder.proved(self, Proof.DIVERGED)
-            # A reader that is behind the change buffer may be at a place that the log still has.
+            # Flows behind this reader may be at places that the log still holds.
             raise SourceUnavailable(error.message, hint="it is opened again, at each flow's place") from error
         except BaseException:
             if claimed:
@@ -242,7 +244,7 @@ class RelayedReader:
             self._recorder.leave(self)
 
     def _gap(self, marker: Datamarker, error: PositionPurged) -> Segment:
-        """Neither the relay nor the datastore has the log after the marker."""
+        """The segment with the gap after the marker, which neither the relay nor the datastore holds."""
         access = self._access
         hole = access.behind_hole(marker, error)
         inner: LogReader | None = None
@@ -254,7 +256,7 @@ class RelayedReader:
                 following = access.behind_hole(hole.resume, later)
                 if following.resume.order <= hole.resume.order:
                     raise
-                hole = following  # the place is gone meanwhile
+                hole = following  # the log at that place was deleted meanwhile
         self._leave_cursor()
         self._cursor = cursor
         if inner is not None:
@@ -283,7 +285,7 @@ class RelayedReader:
             return None
         before = self._marker if self._whole else None
         if segment.gap is not None and before is not None and self._recorder.covers(self, before.order):
-            self._enter_files(inner, before)  # the datastore gave up what the relay has
+            self._enter_files(inner, before)  # the datastore deleted log that the relay holds
             if self._cursor is not None:
                 return None
         self._recorder.offer(self, segment, before)
@@ -298,8 +300,8 @@ class RelayedReader:
         return segment
 
     def _compare(self) -> bool:
-        """Compare the recorded log with the datastore's, so that recording can continue. After a failure it is tried
-        again only at intervals.
+        """Compare the recorded log with the datastore's log, so that recording can continue. A failed comparison is
+        retried at intervals.
         """
         now = self._clock.monotonic()
         if now < self._compares_at:

@@ -1,8 +1,8 @@
-"""Segments as bytes, and the part of a segment after a place. Pure.
+"""Encodes segments of the log as records of a relay, merges small segments, and cuts a segment at a place. Pure.
 
-A record holds everything of a segment except rows of a table (``chunk``) and faults (``broken``), which are not
-recorded. Schemas and sources are written once for all runs. Arrays are written in their layout in memory. A relay file
-names the byte order, and is read on the machine that wrote it.
+Segments with existing rows (``chunk``) or faults (``broken``) are not recorded. Schemas and sources are written once
+for all runs. Arrays are written in their layout in memory. A relay file names the byte order, and is read on the
+machine that wrote it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ONE: Final = array("I", (0,))
 
 
 class Border(NamedTuple):
-    """A place inside a record where a segment ended, with the anchor of the datamarker there."""
+    """A place inside a record where one of its merged segments ended, with the anchor of the datamarker there."""
 
     order: LogPosition
     anchor: Anchor | None
@@ -44,8 +44,8 @@ class Border(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """A segment, and the borders of the segments that were merged into it, as far as its transactions do not show
-    them."""
+    """A segment, and the borders of the segments that were merged into it. Borders that its transactions show are
+    omitted."""
 
     segment: Segment
     borders: tuple[Border, ...] = ()
@@ -134,7 +134,7 @@ def _put_run(
 
 
 class _Input:
-    """The unread rest of a record's bytes. A length beyond its end is an error."""
+    """The unread rest of a record's bytes. A read beyond its end raises an error."""
 
     def __init__(self, data: bytes) -> None:
         self._view = memoryview(data)
@@ -172,7 +172,7 @@ class _Input:
 
 
 def decode(data: bytes) -> Record:
-    """Inverse of :func:`encode`. Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no record."""
+    """Inverse of :func:`encode`. Raises :class:`~wormhole.model.errors.DecodeError` for invalid bytes."""
     try:
         return _decode(_Input(data))
     except (ValueError, IndexError, ProtobufDecodeError, ProtocolError, OverflowError) as error:
@@ -265,7 +265,7 @@ def cut(segment: Segment, place: LogPosition) -> Segment:
 
 
 def _behind(run: Run, transaction: int, ordinal: int) -> Run:
-    """The run from this transaction on; ``ordinal``: the ordinal of its first update."""
+    """The part of the run from ``transaction`` on. ``ordinal``: the ordinal of its first update."""
     start = run.ends[ordinal - 1] if ordinal else 0
     return Run(
         run.blob[start:],
@@ -288,8 +288,8 @@ def _behind(run: Run, transaction: int, ordinal: int) -> Run:
 
 
 def groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """The segments in order, grouped by the record that they become: small segments that end between transactions are
-    joined."""
+    """Group segments for merging, in order. Small segments that end between transactions share a group, and each group
+    becomes one record."""
     group: list[Segment] = []
     size = 0
     for segment in segments:
@@ -313,7 +313,7 @@ def _adjoins(before: Segment, segment: Segment) -> bool:
 
 
 def merge(segments: Sequence[Segment]) -> Record:
-    """One record of segments that :func:`groups` put together."""
+    """Merge the segments of one group of :func:`groups` into a record."""
     first, last = segments[0], segments[-1]
     if len(segments) == 1:
         return Record(first)
@@ -381,14 +381,14 @@ def _joined(runs: Sequence[Run]) -> Run:
 
 
 def _columns(column: array[int], of: array[int], count: int) -> array[int]:
-    """A column of ordinals, translated to another table. It has an entry for each of ``count``."""
+    """A column of ordinals, translated by the table ``of``, with ``count`` entries."""
     if column:
         return array("I", map(of.__getitem__, column))
     return (of[:1] or _ONE) * count
 
 
 def _counted(run: Run) -> array[int]:
-    """The indexes of a run in which the updates of each transaction are numbered consecutively."""
+    """The index of each update within its transaction, for a run that numbers them consecutively."""
     indexes = array("I")
     begin, first = 0, run.first_index
     for end in (*run.tx_end, run.updates):
@@ -403,9 +403,9 @@ def _counted(run: Run) -> array[int]:
 def proves(record: Record, before: Anchor | None, marker: Datamarker) -> bool:
     """Whether ``marker``, whose place is inside the record or at its end, belongs to the recorded log.
 
-    ``before``: the anchor of the datamarker where the record begins. The marker's own anchor has to be the recorded
-    anchor of the place, or it has to be the anchor of the last transaction before the place. An anchor of the log's
-    bytes proves a place if no transaction was recorded after these bytes.
+    ``before``: the anchor of the datamarker where the record begins. The marker's anchor has to equal the recorded
+    anchor of the place, or the anchor of the last transaction before the place. An anchor of the log's bytes proves a
+    place if no transaction was recorded between these bytes and the place.
     """
     segment, place, anchor = record.segment, marker.order, marker.anchor
     borders = [border.anchor for border in record.borders if border.order == place]
@@ -433,7 +433,7 @@ class _Ended(NamedTuple):
 
 
 def _last_transaction(segment: Segment, place: LogPosition) -> _Ended | None:
-    """The last recorded transaction that ends at ``place`` or before it."""
+    """The last recorded transaction that ends at or before ``place``; ``None`` without one."""
     found: list[_Ended] = []
     for run in segment.runs.values():
         transaction, _ = first_wanted(run, place, 0)

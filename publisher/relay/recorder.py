@@ -1,7 +1,7 @@
-"""Writes the segments of the log's readers into the relay's files, in a thread of its own.
+"""Writes the segments of the log's readers into the relay's files, in a separate thread.
 
-A reader only hands a segment over and never waits for the disk. The queue is bounded by bytes. When it is full, the
-recording reader stops recording, and a hole begins.
+A reader puts segments into a queue and never waits for the disk. The size of the queue in bytes is limited. When the
+queue is full, the recording reader stops recording, and a hole begins.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = ["QUEUE_BYTES", "Recorder"]
 _log = logging.getLogger(__name__)
 
 QUEUE_BYTES: Final = 32 << 20
-_GATHER_S: Final = 0.1  # small segments are gathered for this time, so that one record holds many
+_GATHER_S: Final = 0.1  # small segments are gathered for this time and share a record
 _GATHER_BYTES: Final = 512 << 10
 _SYNC_S: Final = 1.0
 _SYNC_BYTES: Final = 16 << 20
-_AGAIN_S: Final = 5.0  # the wait after the disk could not be written
+_AGAIN_S: Final = 5.0  # the wait after a failed write
 _RESTS_S: Final = 0.5
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _FLUSH_S: Final = 30.0
-_LARGEST: Final = 4  # one transaction may take this fraction of the budget: a quarter
+_LARGEST: Final = 4  # one transaction may take at most a quarter of the budget
 
 
 class Recorder:
-    """Thread-safe. The writing thread calls ``losing`` before a file is removed that is still needed.
+    """See the module. Thread-safe. ``losing``: called by the writing thread before it removes a file that a flow needs.
 
-    ``queue_bytes``: the limit in bytes of segments that wait to be written.
+    ``queue_bytes``: the limit for waiting segments, in bytes.
     """
 
     def __init__(
@@ -63,23 +63,23 @@ class Recorder:
         self._records = settings.mode != "off"
         lock = threading.Lock()
         self._work = threading.Condition(lock)  # for the writer
-        self._news = threading.Condition(lock)  # for all others: something was written, or another reader records
+        self._news = threading.Condition(lock)  # for other threads: a write was done, or another reader records
         self._tip = Tip(fills=self._holds, largest=settings.budget // _LARGEST)
         self._queue: deque[Order] = deque()
         self._queued = 0  # bytes that are not written yet
-        self._number = 0  # the number of orders that were put into the queue so far
+        self._number = 0  # how many orders were put into the queue so far
         self._written = 0
         self._urgent = False
         self._stopping = False
         self._version = 0
         self._oldest: LogPosition | None = None
-        self._no_space = False  # the disk is full before the budget is used up
-        self._full = False  # the files take their budget, and the datastore keeps its log
+        self._no_space = False  # the disk is full although the budget is not used up
+        self._full = False  # the files use their whole budget, and the datastore keeps its log
         self._problem = NO_PROBLEM
         self._again_at = -math.inf
         self._unsynced = 0
         self._synced_at = -math.inf
-        self._rests_since = math.inf  # since when the recording reader is not read
+        self._rests_since = math.inf  # when the recording reader was last read
         self._trim_to: int | None = None
         self._trim_failed = ""
         self.stretches: tuple[Stretch, ...] = ()
@@ -92,17 +92,17 @@ class Recorder:
         with self._work:
             self.stretches = self._files.stretches
             self._tip.opened(self.stretches[-1].end if self.stretches else None)
-            self._unsynced = int(bool(self.stretches))  # it is not known what a former process did
+            self._unsynced = int(bool(self.stretches))  # the syncs of a former process are not known
             self._stopping = False
             self._thread = threading.Thread(target=self._run, name="relay-writer", daemon=True)
             self._thread.start()
 
     def do_without(self, problem: Problem) -> None:
-        """There are no files: record nothing until the next start."""
+        """Record nothing until the next start, because the files cannot be opened."""
         self._records, self._problem = False, problem
 
     def stop(self) -> None:
-        """Write the segments that were handed over. No further segment is taken."""
+        """Write the queued segments, then stop. No further segment is accepted."""
         with self._work:
             thread, self._thread = self._thread, None
             self._put(self._tip.give_up())
@@ -115,19 +115,20 @@ class Recorder:
     # -- readers
 
     def join(self, reader: object) -> int:
-        """A reader of the datastore's log begins. Returns the number of the log that the relay records."""
+        """Add a reader of the datastore's log. Returns the generation of the log that the relay records."""
         with self._work:
             self._tip.join(reader)
             return self._tip.generation
 
     def leave(self, reader: object) -> None:
-        """The reader ends, or lost its log."""
+        """Remove a reader that ended, or whose log is gone."""
         with self._work:
             self._put(self._tip.leave(reader))
             self._announce()
 
     def offer(self, reader: object, segment: Segment, before: Datamarker | None) -> None:
-        """A reader read a segment; ``before``: the datamarker at its beginning, ``None`` inside a transaction."""
+        """Offer a segment that a reader read. ``before``: the datamarker at its beginning; ``None`` inside a
+        transaction."""
         with self._work:
             former = self._tip.recorder
             self._put(self._tip.offer(reader, segment, before, room=self._room(former is reader)))
@@ -135,7 +136,7 @@ class Recorder:
                 self._announce()
 
     def covers(self, reader: object, place: LogPosition) -> bool:
-        """Whether the reader, which does not record, can continue in the files. Cheap, because it is called for each
+        """Whether a reader that does not record can continue in the files at ``place``. Cheap: called for each
         segment."""
         if self._tip.recorder is reader:
             return False
@@ -152,22 +153,22 @@ class Recorder:
 
     @property
     def tip(self) -> Datamarker | None:
-        """The end of the segments that were handed over."""
+        """The datamarker at the end of the queued segments; ``None`` for an empty relay."""
         return self._tip.marker
 
     @property
     def proof(self) -> Proof:
-        """What is known about the log that the relay records."""
+        """Whether the datastore's log is the log that the relay records, as far as known."""
         return self._tip.proof
 
     @property
     def serves(self) -> bool:
-        """Whether the files belong to the log that is recorded, and not still to another log."""
+        """Whether the files belong to the recorded log. They do not until the files of another log are removed."""
         return self._tip.serves
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the log has to be compared with the recorded one before a reader may record."""
+        """Whether the datastore's log has to be compared with the recorded log before a reader may record."""
         return self._tip.is_doubtful
 
     @property
@@ -177,21 +178,20 @@ class Recorder:
 
     @property
     def generation(self) -> int:
-        """Rises when the relay turns out to be that of another log."""
+        """A number that rises when the relay turns out to be of another log."""
         return self._tip.generation
 
     @property
     def version(self) -> int:
-        """Rises with every event for which a reader at the end of the files waits."""
+        """A number that rises with every event for which a reader at the end of the files waits."""
         return self._version
 
     def claim(self, who: object, *, at: LogPosition | None = None, fills: bool = False, wait: bool = False) -> bool:
-        """``who`` is about to open the datastore's log at the tip. Returns ``False`` if another reader records or is
-        about to, or if the tip is not ``at`` that place.
+        """Claim the tip for ``who``, which is about to open the datastore's log there. Returns ``False`` if another
+        reader records or has claimed the tip, or if the tip is not ``at``.
 
-        ``wait``: wait for the outcome of another claim. ``at``: the place at which a reader waits for more log. Such a
-        reader does not wait for a recording reader that is not being read, such as that of a caravan whose flows take
-        nothing.
+        ``wait``: wait for the outcome of another claim. ``at``: the place at which ``who`` waits for more log. Then it
+        may replace a recording reader that is not being read, for example the reader of a stalled caravan.
         """
         with self._work:
             if wait:
@@ -207,52 +207,53 @@ class Recorder:
             return True
 
     def proved(self, who: object, proof: Proof, to: object | None = None) -> None:
-        """The result of a claim. ``to``, which is at the tip, records from now on."""
+        """Report the result of a claim. ``to``: the reader at the tip that records from now on."""
         with self._work:
             self._tip.proved(who, proof, to)
             self._rests_since = math.inf if to is who else self._clock.monotonic()
             self._announce()
 
     def reads(self, reader: object) -> None:
-        """The reader is about to wait for the log. Cheap: called for each read."""
+        """Note that the reader is about to wait for the log. Cheap: called for each read."""
         if self._tip.recorder is reader:
             self._rests_since = math.inf
 
     def rests(self, reader: object) -> None:
-        """The reader has returned a segment, or nothing."""
+        """Note that a read of the reader has ended, with a segment or without one."""
         if self._tip.recorder is reader:
             self._rests_since = self._clock.monotonic()
 
     def unclaim(self, who: object) -> None:
-        """A claim was given up."""
+        """Give a claim up."""
         with self._work:
             if self._tip.recorder is who:
                 self._put(self._tip.give_up())
                 self._announce()
 
     def distrust(self) -> None:
-        """The datastore's log may be another one by now."""
+        """Note that the datastore may have another log now."""
         with self._work:
             self._put(self._tip.distrust())
             self._announce()
 
     def begins(self) -> None:
-        """No flow needs log before the next reader's place: the first stretch may begin there."""
+        """Permit that the first stretch begins at the next reader's place, because no flow needs earlier log."""
         with self._work:
             self._tip.unfillable = self._tip.unfillable or self._tip.marker is None
 
     # -- who fills a hole
 
     def wait_for_hole(self, rest_s: float) -> bool:
-        """Rest, then wait until a hole has to be filled. ``False``: the recorder was stopped."""
+        """Wait for ``rest_s`` seconds, then until a hole has to be filled. Returns false once the recorder is
+        stopped."""
         with self._work:
             self._news.wait_for(lambda: self._stopping, rest_s)
             self._news.wait_for(lambda: self._stopping or (self._tip.needs_filling and self._room(fits=False)))
             return not self._stopping
 
     def fill(self, who: object, segment: Segment, before: Datamarker | None) -> bool:
-        """As :meth:`offer`, but waits until the queue has space. Returns ``False`` if it met a reader after the hole,
-        or if another reader records."""
+        """Offer a segment of a hole, and wait until the queue has space. Returns ``False`` once the hole is filled up
+        to a reader, or if another reader records."""
         with self._work:
             self._news.wait_for(lambda: self._stopping or self._tip.recorder is not who or self._room(fits=False))
             if self._stopping or self._tip.recorder is not who:
@@ -261,7 +262,7 @@ class Recorder:
             return self._goes_on(who)
 
     def fill_from(self, who: object, marker: Datamarker) -> bool:
-        """Begin a stretch at ``marker``: no log before it can be read."""
+        """Begin a stretch at ``marker``, because earlier log cannot be read."""
         with self._work:
             if self._tip.recorder is not who:
                 return False
@@ -281,7 +282,7 @@ class Recorder:
         return self._tip.recorder is who
 
     def cannot_fill(self) -> None:
-        """The hole cannot be filled: the reader after it begins a stretch."""
+        """Note that the hole cannot be filled. The reader after the hole begins a new stretch."""
         with self._work:
             self._tip.unfillable = True
 
@@ -293,12 +294,12 @@ class Recorder:
             self._news.wait_for(lambda: self._stopping or self._version != version or ends(), seconds)
 
     def wake(self) -> None:
-        """Have :meth:`wait_beyond` call ``ends`` again."""
+        """Make :meth:`wait_beyond` call ``ends`` again."""
         with self._work:
             self._news.notify_all()
 
     def flush(self) -> None:
-        """Wait until everything that was handed over is written, or cannot be written."""
+        """Wait until every queued segment is written, or cannot be written."""
         with self._work:
             upto = self._number
             self._urgent = True
@@ -308,16 +309,16 @@ class Recorder:
     # -- room
 
     def release(self, oldest: LogPosition) -> None:
-        """No flow needs log before ``oldest``."""
+        """Note that no flow needs log before ``oldest``."""
         with self._work:
             self._oldest = oldest
             self._urgent = self._urgent or self._full or self._files.size > self._settings.budget
             self._work.notify_all()
 
     def trim(self, keep_bytes: int) -> None:
-        """Drop the oldest files until no more than ``keep_bytes`` are left, and wait for that.
+        """Remove the oldest files until at most ``keep_bytes`` are left. Returns when that is done.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the disk refuses it.
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if the disk fails.
         """
         with self._work:
             self._trim_to = keep_bytes
@@ -366,8 +367,8 @@ class Recorder:
     # -- inside, with the lock held
 
     def _room(self, fits: bool) -> bool:
-        """Whether the writer takes more segments: up to the limit from a reader that already records (``fits``),
-        otherwise up to half of it."""
+        """Whether the queue accepts more segments: up to the limit from a reader that already records (``fits``), up to
+        half of the limit from a new one."""
         if self._full or self._stopping or not self._records or self._clock.monotonic() < self._again_at:
             return False
         return self._queued < (self._limit if fits else self._limit // 2)
@@ -408,13 +409,13 @@ class Recorder:
                 if self._holds and self._unsynced and (stopping or self._sync_in_s() == 0.0):
                     self._sync()
             except NotAdjoiningError:
-                self._lost()  # a reader found the newest file damaged, which is gone
+                self._lost()  # a reader found the newest file damaged and removed it
             except OSError as error:
                 failed = error.strerror or str(error)
                 self._failed(failed)
                 self._no_space = error.errno in _NO_SPACE
             except Exception as error:  # noqa: BLE001
-                # Delivery does not depend on the relay, and continues whatever fails here.
+                # Delivery does not depend on the relay, so any failure here is only reported.
                 _log.exception("unexpected, please report this")
                 self._failed(f"unexpected {type(error).__name__}: {error}")
             with self._work:
@@ -461,7 +462,7 @@ class Recorder:
                 _log.warning("the relay is of another log than the datastore has now: it begins anew")
                 try:
                     files.clear()
-                finally:  # they are not read any more, even if one cannot be unlinked
+                finally:  # the files are not read any more, even if one cannot be removed
                     with self._work:
                         self._tip.clearing = CLEAR in self._queue
 
@@ -485,7 +486,7 @@ class Recorder:
         self._lost()
 
     def _lost(self) -> None:
-        """The waiting segments no longer adjoin what is written."""
+        """Handle the loss of written records, which the queued segments no longer adjoin."""
         with self._work:
             self._unsynced = 0
             self._written += len(self._queue)
@@ -495,7 +496,8 @@ class Recorder:
             self._put(self._tip.lost(stretches[-1].end if stretches else None))
 
     def _make_room(self) -> None:
-        """Drop the oldest files while the relay is over its budget, or the datastore keeps its log."""
+        """Remove the oldest files while the relay is over its budget. If their removal is not permitted, the datastore
+        keeps its log."""
         files, full = self._files, False
         limit = self._settings.budget
         if self._no_space:
@@ -526,12 +528,12 @@ class Recorder:
             self._lost()
 
     def _is_needed(self, file: RelayFile) -> bool:
-        """Whether only the relay may have what a flow needs."""
+        """Whether a flow may need the file's log, which the datastore may no longer have."""
         return self._holds and (self._oldest is None or file.end.order > self._oldest)
 
 
 def _grouped(orders: Sequence[Order]) -> Iterator[tuple[list[Segment], Order | None]]:
-    """Consecutive segments, and the order after them."""
+    """The orders as pairs: consecutive segments, and the order that follows them."""
     segments: list[Segment] = []
     for order in orders:
         if isinstance(order, Segment):

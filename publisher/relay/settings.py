@@ -8,13 +8,13 @@ from typing import Final, Literal
 __all__ = ["DECODER", "RelayIdentity", "RelaySettings"]
 
 DECODER: Final = 1
-"""Incremented when sources make other updates of the same log than in an earlier release."""
+"""Incremented when sources decode the same log to other updates than in an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayIdentity:
-    """Everything that determines which updates a source makes of a log, and how they are written. Records of different
-    identities are never mixed.
+    """The settings that determine which updates a source decodes from a log, and how they are written. Records of
+    different identities are never mixed.
 
     ``log``: its name; ``kind``: the scheme of its source; ``sharding``: as text; ``tables``: the settings that leave
     tables out, as text; ``decoder``: see :data:`DECODER`.
@@ -30,10 +30,10 @@ class RelayIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
-    """``mode``: with ``cache`` the datastore keeps its log as before. With ``hold`` it keeps at most ``slot_budget``
-    bytes of it while the relay is below its budget. With ``off`` nothing is recorded, and existing records are read
-    until no flow needs them. ``budget``: the relay's bytes on disk. ``on_full``: what happens in ``hold`` when the
-    relay is full and its oldest records are still needed.
+    """The settings of a relay. ``mode``: with ``cache`` the datastore keeps its log as if it had no relay. With
+    ``hold`` the datastore keeps at most ``slot_budget`` bytes of log while the relay is below its budget. With ``off``
+    nothing is recorded, and existing records are read until no flow needs them. ``budget``: the most bytes of the relay
+    on disk. ``on_full``: what happens in ``hold`` when the relay is full and its oldest records are still needed.
     """
 
     mode: Literal["cache", "hold", "off"]

@@ -1,4 +1,4 @@
-"""A datastore's log with a bounded record of it on the publisher's disk. Flows that are behind read the record."""
+"""A log source that adds a relay to a datastore's log. Flows that are behind read the relay's records."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _GIVEN_UP: Final = Problem(
     'see why the relay\'s disk fails or is slow; `on_relay_full = "keep_slot"` has the datastore keep its log',
     code="relay-unwritable",
 )
-_LEAST_FILES: Final = 8  # a full relay has at least this many: removing one file removes a small part of it
+_LEAST_FILES: Final = 8  # the fewest files of a full relay, so that removing one file removes a small part
 
 
 class RelayedSource:
-    """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, whose relay is in ``folder``. Thread-safe.
+    """A :class:`~wormhole.ports.log_source.LogSource` around ``inner``, with a relay in ``folder``. Thread-safe.
 
-    ``queue_bytes``: the memory for log that was read and is not written yet.
+    ``queue_bytes``: the memory for read log that is not written to the relay yet.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RelayedSource:
     # --- the port -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """See the port. Also raises what the relay's folder raises."""
+        """See the port. Also raises errors of the relay's folder."""
         self._open_files()
         try:
             self._inner.start()
@@ -107,7 +107,7 @@ class RelayedSource:
             _log.warning("the relay is off: what it holds is read until every flow has passed it, and removed then")
 
     def stop(self) -> None:
-        """See the port. Readers that are still open are closed."""
+        """See the port. Open readers are closed."""
         for reader in tuple(self._readers):
             reader.close()
         self.recorder.stop()
@@ -118,7 +118,7 @@ class RelayedSource:
         self._files.close()
 
     def earliest(self) -> Datamarker:
-        """See the port: the beginning of the relay if nothing is missing after it, else that of the datastore's log."""
+        """See the port: the beginning of the relay if no log is missing after it, otherwise of the datastore's log."""
         earliest = self._inner.earliest()
         joined = self._joined(earliest.order) if self._is_proven() else None
         return earliest if joined is None else joined.begin
@@ -128,7 +128,7 @@ class RelayedSource:
         return self._inner.latest()
 
     def locate(self, text: str) -> Datamarker:
-        """See the port. What only the relay holds is found at the ends of its records."""
+        """See the port. In log that only the relay holds, the places are the ends of records."""
         if text == "earliest":
             return self.earliest()
         try:
@@ -140,7 +140,7 @@ class RelayedSource:
             return found
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port. What only the relay holds is found at the ends of its records."""
+        """See the port. In log that only the relay holds, the places are the ends of records."""
         try:
             return self._inner.locate_time(at_us)
         except PositionPurged:
@@ -158,7 +158,7 @@ class RelayedSource:
         try:
             return self._reader(marker, inner=self._inner.open(marker))
         except PositionPurged as error:
-            # The relay may have recorded it meanwhile, and the datastore may have deleted it for that reason.
+            # The relay may have recorded the log meanwhile, so that the datastore has deleted it.
             if (reader := self._recorded(marker)) is not None:
                 return reader
             raise self._purged(marker, error) from error
@@ -168,7 +168,7 @@ class RelayedSource:
         return self._inner.shards()
 
     def release(self, oldest: LogPosition) -> None:
-        """See the port. In mode ``hold`` the datastore may delete what the relay holds durably."""
+        """See the port. In the mode ``hold`` the datastore may delete log that the relay holds durably."""
         self.recorder.release(oldest)
         place, given_up = oldest, False
         if self._holds and self.recorder.proof is Proof.ONE:
@@ -203,7 +203,7 @@ class RelayedSource:
     # --- the relay (LogRelay) -------------------------------------------------------------------------------------
 
     def trim(self, keep_bytes: int) -> None:
-        """See the port: whole files."""
+        """See the port. Only whole files are removed."""
         self.recorder.trim(keep_bytes)
         if not keep_bytes:
             self._lost_keys.clear()
@@ -236,7 +236,7 @@ class RelayedSource:
         tip = recorder.tip
         if recorder.is_recording and tip is not None:
             ends.discard(tip.order)
-        # Only the datastore can have what follows the end of a stretch. Opening its log shows whether it has it.
+        # Only the datastore can hold the log after the end of a stretch. Opening its log shows whether it does.
         return None if marker.order in ends else self.find(marker)
 
     def open_inner(self, marker: Datamarker) -> LogReader:
@@ -272,10 +272,11 @@ class RelayedSource:
         return self.recorder.serves and self.recorder.proof in (Proof.ONE, Proof.PURGED)
 
     def _prove(self, marker: Datamarker | None) -> RelayedReader | None:
-        """Prove that the relay records the datastore's log: open that log at the relay's tip.
+        """Check whether the relay records the datastore's log, by opening that log at the relay's tip.
 
-        Does nothing while another reader records, or is about to. Returns the opened reader if ``marker`` is the tip,
-        else ``None``. Raises what opening the log raises, unless the log diverged, is purged or cannot be decoded.
+        Does nothing while another reader records or has claimed the tip. Returns the opened reader if ``marker`` is the
+        tip, otherwise ``None``. Raises the errors of opening the log, unless the log diverged, is purged or cannot be
+        decoded.
         """
         recorder = self.recorder
         incarnation = self._inner.status().end.incarnation
@@ -321,7 +322,7 @@ class RelayedSource:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _recorded(self, marker: Datamarker) -> RelayedReader | None:
-        """A reader in the files at the marker, or one that continues at their tip."""
+        """A reader of the files at the marker, or of the datastore's log if the marker is the tip; or ``None``."""
         if (reader := self._prove(marker)) is not None:
             return reader
         cursor = self._find_proven(marker)
@@ -335,7 +336,7 @@ class RelayedSource:
         return reader
 
     def _find_proven(self, marker: Datamarker) -> RelayCursor | None:
-        """The files at the marker, if the relay records the datastore's log and holds something after the marker."""
+        """A cursor at the marker, if the relay records the datastore's log and holds log after the marker."""
         return self.find_following(marker) if self.recorder.proof in (Proof.ONE, Proof.PURGED) else None
 
     @property
@@ -344,21 +345,22 @@ class RelayedSource:
         return self._files.stretches if self.recorder.serves else ()
 
     def _end(self) -> LogPosition:
-        """The place up to which everything is written."""
+        """The place up to which the datastore's log is complete."""
         stretches = self._files.stretches
         return stretches[-1].end.order if stretches else LogPosition(0, 0, 0)
 
     def _joined(self, earliest: LogPosition) -> Stretch | None:
-        """The first stretch that adjoins the datastore's log without a gap, if it begins before that log."""
+        """The first stretch that begins before the datastore's log and reaches it without a gap; ``None`` without
+        one."""
         for stretch in self._stretches:
             if stretch.begin.order.incarnation == earliest.incarnation and stretch.end.read_from >= earliest:
                 return stretch if stretch.begin.order < earliest else None
         return None
 
     def _purged(self, marker: Datamarker, error: PositionPurged) -> PositionPurged:
-        """The error with the range that is missing after the marker.
+        """The error for the range of log that is missing after the marker.
 
-        The range ends earlier if the relay continues sooner than the datastore's log.
+        The range ends where the datastore's log begins, or where the relay continues if that is earlier.
         """
         stretches = self._stretches if self.recorder.proof in (Proof.ONE, Proof.PURGED) else ()
         return self.behind_hole(marker, error) if stretches else error
@@ -371,12 +373,12 @@ class RelayedSource:
             try:
                 return look()
             except Gone:
-                pass  # a file was removed meanwhile: there are fewer now
+                pass  # a file was removed meanwhile: search the remaining files
 
     def _locate(self, text: str) -> Datamarker | None:
-        """The last end of a record at or before the place ``text``.
+        """The last end of a record at or before the place ``text``; ``None`` without one.
 
-        For a logical position: the end of a record that has exactly this one.
+        For a logical position, the end of a record that has exactly this position.
         """
         files = self._files.files
         try:
@@ -387,11 +389,11 @@ class RelayedSource:
         return None if file is None else _last(self._ends([file]), lambda marker, newest_us: marker.order <= place)
 
     def _located_time(self, at_us: int) -> Datamarker | None:
-        """The last end of a record before which everything was committed at ``at_us`` or earlier."""
+        """The last end of a record before which every transaction was committed at or before ``at_us``."""
         return _last(self._ends(self._files.files), lambda marker, newest_us: newest_us <= at_us)
 
     def _ends(self, files: Sequence[RelayFile]) -> Iterator[tuple[Datamarker, int]]:
-        """Where each file begins and each record ends, with the latest commit time in the record."""
+        """The begins of files and the ends of records, each with the latest commit time in the record."""
         for file in files:
             cursor = self._files.find(file.begin)
             if cursor is None:
@@ -406,7 +408,7 @@ class RelayedSource:
                         yield segment.marker, newest_us
 
     def _losing(self, file: RelayFile) -> None:
-        """The relay is full and removes a file that a flow still needs."""
+        """Prepare the removal of a file that a flow still needs, because the relay is full."""
         _log.error(
             "the relay is full: what flows still need of the log from %s to %s is given up (on_relay_full)",
             file.begin,
@@ -440,7 +442,7 @@ def _is_same(marker: Datamarker, tip: Datamarker) -> bool:
 
 
 def _last(ends: Iterator[tuple[Datamarker, int]], takes: Callable[[Datamarker, int], bool]) -> Datamarker | None:
-    """The last of ``ends`` before the first one that ``takes`` refuses."""
+    """The last of the ``ends`` before the first end for which ``takes`` returns false."""
     found = None
     for marker, newest_us in ends:
         if not takes(marker, newest_us):

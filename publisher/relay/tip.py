@@ -1,7 +1,7 @@
-"""Which reader extends a relay, and by which segments: the decisions of the recorder. Pure.
+"""Decides for the recorder which reader extends a relay, and by which segments. Pure.
 
-The **tip** is the datamarker up to which everything was handed to the writer. One reader of the log at a time extends
-it, the **recording reader**. A segment is recorded when its reader is at the tip, or across it: then it is cut.
+The **tip** is the datamarker up to which all log was given to the writer. One reader at a time, the **recording
+reader**, extends it. A segment is recorded if it begins at the tip. A segment that contains the tip is cut there.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ __all__ = ["ABANDON", "CLEAR", "Abandon", "Begin", "Clear", "Order", "Proof", "T
 
 
 class Proof(Enum):
-    """What is known about the relay's log and the datastore's."""
+    """Whether the datastore's log is the log that the relay records, as far as known."""
 
     UNKNOWN = auto()
-    """Nothing is known since the start, or since the recording reader ended."""
+    """It was not checked since the start, or since the recording reader ended."""
     ONE = auto()
     """The datastore's log has the transaction at the tip."""
     PURGED = auto()
     """The datastore's log no longer reaches back to the tip."""
     DIVERGED = auto()
-    """The datastore's log is another one."""
+    """The datastore has another log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A stretch begins at ``marker``, after a hole."""
+    """Begin a stretch at ``marker``, after a hole."""
 
     marker: Datamarker
 
 
 class Abandon(Enum):
-    """The pieces of the unfinished transaction are discarded."""
+    """Discard the pieces of the unfinished transaction."""
 
     ABANDON = auto()
 
 
 class Clear(Enum):
-    """The whole relay belongs to another log."""
+    """Remove all files, because the relay belongs to another log."""
 
     CLEAR = auto()
 
@@ -59,8 +59,8 @@ Order = Segment | Begin | Abandon | Clear
 class Tip:
     """See the module. Not thread-safe.
 
-    ``fills``: whether another thread fills a hole from the datastore's log; otherwise a new stretch begins after the
-    hole. ``largest``: the most bytes of one transaction that is recorded.
+    ``fills``: whether another thread fills holes from the datastore's log. Otherwise a new stretch begins after a hole.
+    ``largest``: the most bytes of a recorded transaction.
     """
 
     def __init__(self, *, fills: bool, largest: int) -> None:
@@ -76,22 +76,22 @@ class Tip:
         self.clearing = False  # the files of another log are about to be removed
         self.unfillable = False  # the hole after the tip cannot be filled: the next reader begins a stretch
         self._readers: set[object] = set()
-        self._ahead: dict[object, LogPosition] = {}  # readers after a hole, with their place between transactions
+        self._ahead: dict[object, LogPosition] = {}  # readers after a hole, and their last place between transactions
         self._inside = 0  # bytes of the pieces of an unfinished transaction; 0: between transactions
         self._passing = False  # log that cannot be recorded is skipped up to the next datamarker
 
     def opened(self, end: Datamarker | None) -> None:
-        """The files were opened, and end at ``end``."""
+        """Note that the files were opened and end at ``end``."""
         self.marker = end
 
     # -- readers
 
     def join(self, reader: object) -> None:
-        """A reader of the datastore's log begins."""
+        """Add a reader of the datastore's log."""
         self._readers.add(reader)
 
     def leave(self, reader: object) -> list[Order]:
-        """The reader ends, or lost its log: it no longer records."""
+        """Remove a reader that ended, or whose log is gone."""
         self._readers.discard(reader)
         self._ahead.pop(reader, None)
         if self.recorder is not reader:
@@ -101,15 +101,15 @@ class Tip:
         return self.give_up()
 
     def give_up(self) -> list[Order]:
-        """No reader records for now."""
+        """Stop recording until another reader begins to record."""
         self.recorder, self.proving, self.filling, self._passing = None, False, False, False
         return self._abandon()
 
     def claim(self, reader: object, *, fills: bool = False) -> bool:
-        """The reader is about to open the log at the tip, or for a first stretch. Returns ``False`` if another reader
-        records.
+        """Claim the tip for a reader that is about to open the log there, or for a first stretch. Returns ``False`` if
+        another reader records.
 
-        ``fills``: it ends where it reaches a reader after the hole.
+        ``fills``: whether the reader fills a hole, and ends when it reaches a reader after the hole.
         """
         if self.recorder is not None:
             return False
@@ -117,7 +117,7 @@ class Tip:
         return True
 
     def proved(self, reader: object, proof: Proof, to: object | None) -> None:
-        """The result of a :meth:`claim`. ``to``, which is at the tip, records from now on."""
+        """Note the result of a :meth:`claim`. ``to``: the reader at the tip that records from now on."""
         if self.recorder is not reader:
             return
         self.proof, self.proving, self.recorder = proof, False, to
@@ -127,19 +127,20 @@ class Tip:
             self.generation += 1
 
     def distrust(self) -> list[Order]:
-        """The datastore's log may be another one by now: the next recording reader has to prove that it is not."""
+        """Note that the datastore may have another log now. The next recording reader has to check that."""
         self.proof = Proof.UNKNOWN
         return self.give_up()
 
     # -- segments
 
     def offer(self, reader: object, segment: Segment, before: Datamarker | None, *, room: bool) -> list[Order]:
-        """A reader read ``segment``; ``before`` is the datamarker at its beginning, ``None`` inside a transaction.
+        """The orders for a ``segment`` that a reader read. ``before``: the datamarker at its beginning; ``None`` inside
+        a transaction.
 
-        ``room``: whether the writer can take it.
+        ``room``: whether the writer's queue has space for it.
         """
         if reader not in self._readers:
-            return []  # it was closed meanwhile
+            return []  # the reader was closed meanwhile
         if before is not None and self._lacks_begin(reader, segment, before):
             given_up = self.give_up() if self.recorder is reader else []
             self.unfillable = False
@@ -164,33 +165,33 @@ class Tip:
             self._ahead[reader] = segment.end
 
     def begin(self, marker: Datamarker) -> list[Order]:
-        """The recording reader begins a stretch at ``marker``."""
+        """The orders to begin a stretch at ``marker`` with the recording reader."""
         orders = self._cleared()
         self.holes += self.marker is not None
         self.marker, self.proof, self.unfillable = marker, Proof.ONE, False
         return [*orders, Begin(marker)]
 
     def lost(self, end: Datamarker | None) -> list[Order]:
-        """The writer lost what it had taken: the relay ends at ``end``."""
+        """The orders after the writer lost records, so that the relay ends at ``end``."""
         self.give_up()
         self.marker = end
-        if self.clearing:  # the files were not removed: the next recording reader orders it again
+        if self.clearing:  # the files were not removed: the next recording reader orders their removal again
             self.clearing, self.proof = False, Proof.DIVERGED
         return [ABANDON]
 
     @property
     def serves(self) -> bool:
-        """Whether the files may be read, because they do not belong to another log than the datastore's."""
+        """Whether the files may be read, because they are not known to belong to another log."""
         return self.proof is not Proof.DIVERGED and not self.clearing
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the log has to be compared with the recorded log before recording continues after a hole."""
+        """Whether the datastore's log has to be compared with the recorded log before recording continues."""
         return self.recorder is None and self.marker is not None and self.proof is Proof.UNKNOWN
 
     @property
     def needs_filling(self) -> bool:
-        """Whether a reader is after a hole that no thread fills."""
+        """Whether a reader is after a hole that is not being filled."""
         if not self._fills or self.unfillable or self.recorder is not None:
             return False
         tip = self.marker
@@ -203,7 +204,7 @@ class Tip:
         return not self._inside and (tip is None or all(place <= tip.order for place in self._ahead.values()))
 
     def meet(self) -> None:
-        """The filler ends. A reader that is exactly at the tip records from now on."""
+        """End the filling. A reader that is exactly at the tip records from now on."""
         tip = self.marker
         at_tip = [reader for reader, place in self._ahead.items() if tip is not None and place == tip.order]
         self._ahead.clear()
@@ -212,16 +213,16 @@ class Tip:
     # -- inside
 
     def _crosses(self, segment: Segment) -> bool:
-        """Whether the tip, which is between transactions, is at or in the segment."""
+        """Whether the tip is between transactions, and is at the segment's beginning or inside the segment."""
         tip = self.marker
         proven = not self.proving and not self._inside and not self._passing
         return proven and tip is not None and segment.begin <= tip.order <= segment.end
 
     def _lacks_begin(self, reader: object, segment: Segment, before: Datamarker) -> bool:
-        """Whether log is missing before the segment and it begins where no datamarker is known.
+        """Whether log is missing before the segment, and no datamarker is known where the segment begins.
 
-        A flow at that place would not be found in a relay that continues after the gap, and the datastore would delete
-        the place. The filler finds the datamarker there, and begins a stretch.
+        The relay could not serve a flow at that place, although the datastore would delete its log there. So the filler
+        finds the datamarker of the place and begins a stretch.
         """
         if segment.gap is None or not self._fills or (self.filling and self.recorder is reader):
             return False
@@ -250,7 +251,7 @@ class Tip:
         return [*orders, *self._extend(segment, before)]
 
     def _shows(self, segment: Segment, before: Datamarker) -> bool:
-        """Whether the segment, which contains the tip or begins at it, belongs to the recorded log."""
+        """Whether a segment that contains the tip, or begins there, belongs to the recorded log."""
         tip = self.marker
         assert tip is not None
         if self.proof is Proof.ONE:
@@ -275,7 +276,7 @@ class Tip:
         return [segment]
 
     def _pass(self, segment: Segment) -> list[Order]:
-        """Skip a segment that cannot be recorded. It leaves a hole up to the next datamarker, where a stretch
+        """Skip a segment that cannot be recorded. This leaves a hole up to the next datamarker, where a stretch
         begins."""
         orders = self._abandon()
         self._passing = segment.marker is None
@@ -288,6 +289,6 @@ class Tip:
     def _cleared(self) -> list[Order]:
         if self.proof is not Proof.DIVERGED:
             return []
-        self.clearing = True  # before :attr:`proof` changes, so that :attr:`serves` is never true in between
+        self.clearing = True  # set before :attr:`proof`, so that :attr:`serves` is never true in between
         self.marker = None
         return [CLEAR]

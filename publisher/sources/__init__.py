@@ -1,4 +1,5 @@
-"""Where changes come from: one package per kind of datastore, each a :class:`~wormhole.ports.log_source.LogSource`."""
+"""Opens the log source of a datastore by its URL. Each kind of datastore has a package with a
+:class:`~wormhole.ports.log_source.LogSource`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ __all__ = ["DISK_BUDGET", "MAX_UPDATE_BYTES", "open_source", "open_tables", "ope
 MAX_UPDATE_BYTES: Final = 64 << 20
 """Larger updates are delivered without their values."""
 DISK_BUDGET: Final = 16 << 30
-"""Bytes of log that a source keeps from deletion for flows that are behind: hours of a busy store, and no full disk."""
+"""Bytes of log that a source keeps for flows that are behind. They cover hours of a busy datastore."""
 
 _CONTRACT: Final = [name for name in vars(LogSource) if not name.startswith("_")]
 
@@ -38,9 +39,9 @@ def open_source(
     transient: bool = False,
     binlog_folder: Path | None = None,
 ) -> LogSource:
-    """The source that ``url`` names; nothing is touched before its ``start``. The options: see the port.
+    """The source for ``url``. It does not access the datastore before its ``start``. For the options see the port.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a URL that no datastore can read, for a driver that is not
+    Raises :class:`~wormhole.model.errors.UsageError` for a URL of an unknown datastore, for a driver that is not
     installed, and for a source that lacks a method.
     """
     options = SourceOptions(
@@ -60,7 +61,7 @@ def open_source(
 
 
 def open_with(url: str, options: SourceOptions) -> LogSource:
-    """As :func:`open_source`, with all options."""
+    """The source for ``url``, like :func:`open_source`, with all options in one object."""
     scheme, found = _found(url)
     with installed(found):
         source = found.open(url, options)
@@ -76,7 +77,7 @@ def open_with(url: str, options: SourceOptions) -> LogSource:
 def open_tables(url: str, options: SourceOptions) -> TableSource:
     """The existing rows of the log that :func:`open_with` tails with the same arguments.
 
-    Raises :class:`~wormhole.model.errors.UsageError` if there are none that can be read.
+    Raises :class:`~wormhole.model.errors.UsageError` if the datastore has no rows that can be read.
     """
     _, found = _found(url)
     with installed(found):

@@ -1,4 +1,4 @@
-"""The arguments with which a log's source is opened, from its configuration."""
+"""Derives the arguments for opening a log's source from the configuration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A source that may not be able to start yet. Its publisher serves nevertheless and reports the reason.
+"""A log source whose start is retried until it succeeds. Meanwhile its publisher runs and reports the reason.
 
-An operator needs a publisher that answers in order to repair a wiped database, a server whose password was changed, or
-a state folder on a full disk. So starting is tried again without end. Until it succeeds each call of the source raises
-:class:`~wormhole.model.errors.SourceUnavailable` with the reason.
+Operators need a publisher that answers while they repair a database, a password or a full disk. Until the start
+succeeds, each call of the source raises :class:`~wormhole.model.errors.SourceUnavailable` with the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _RETRY_S: Final = 2.0
 
 
 class SupervisedSource:
-    """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe. Nothing opens it before
-    :meth:`start`. ``relay``: around the relay of that source, if it has one; behaves in the same way.
+    """A :class:`~wormhole.ports.log_source.LogSource` around another one. Thread-safe. The inner source is not opened
+    before :meth:`start`. ``relay``: the relay of that source, which is wrapped in the same way.
 
-    No method raises anything but :class:`~wormhole.model.errors.WormholeError`, because an unforeseen exception must
-    not end the process that reports the problem to an operator. Such an exception is logged with its traceback, once.
+    Methods raise only :class:`~wormhole.model.errors.WormholeError`, because an unexpected exception must not end the
+    process that reports the problem. Such an exception is logged once with its traceback.
     """
 
     def __init__(
@@ -47,11 +46,11 @@ class SupervisedSource:
         self._why: WormholeError = SourceUnavailable(
             "the log was not opened yet", hint="it is opened in a moment", code="in-progress"
         )
-        self._again_at = math.inf  # until `start`: a standby leaves the datastore alone
+        self._again_at = math.inf  # infinite until `start`: a standby does not access the datastore
         self._unforeseen = ""
 
     def start(self) -> None:
-        """Try to start. Raises the reason if it cannot start. Any later call of another method tries again."""
+        """Try to start. Raises the reason if the inner source cannot start. Later calls of other methods try again."""
         with self._lock:
             self._start()
 
@@ -108,7 +107,7 @@ class SupervisedSource:
 
     def _asked(self, question: Callable[[], _T]) -> _T:
         if not self._started:
-            # Starting may take seconds: one thread tries, and the others get an answer at once.
+            # A start may take seconds. One thread tries, and calls of other threads raise immediately.
             if self._clock() >= self._again_at and self._lock.acquire(blocking=False):
                 try:
                     self._try_again()
@@ -153,7 +152,7 @@ class SupervisedSource:
 
 
 class _SupervisedRelay:
-    """``asked`` calls its argument, or raises the reason why it cannot."""
+    """The wrapped relay. ``asked``: calls its argument, or raises why the source is not available."""
 
     def __init__(self, relay: LogRelay, asked: Callable[[Callable[[], Any]], Any]) -> None:
         self._relay = relay

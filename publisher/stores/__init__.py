@@ -1,1 +1,1 @@
-"""Where markers and dead letters are kept."""
+"""The stores of a publisher: datamarkers, dead letters (parked updates), and documents about a log's servers."""

@@ -1,11 +1,10 @@
-"""The ZooKeeper client of a publisher's stores: its reads, and its writes while this publisher owns its log.
+"""The ZooKeeper client of a publisher's stores. It writes only while this publisher owns its log.
 
-Every write is a transaction. Its first operation checks that the claim of the log's owner still exists
-(:meth:`GuardedClient.guard`), so that a former owner writes nothing, whatever its own state is and however late its
-request arrives.
+Every write is a transaction. Its first operation checks that the owner's claim on the log still exists
+(:meth:`GuardedClient.guard`). So late requests of a former owner write nothing.
 
-ZooKeeper closes the connection of a client whose request is too large, which looks like lost contact. So each
-transaction is measured before it is sent, and one that is too large is refused.
+ZooKeeper closes the connection after a request that is too large, which looks like lost contact. So the client measures
+each transaction, and refuses a transaction that is too large.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ __all__ = [
 ]
 
 RACES: Final = 20
-"""The most attempts of a write. Each lost race means that another process wrote. With epochs, two writers of one flow
-conflict a few times at most."""
+"""The most attempts of a write. An attempt fails if another process wrote meanwhile. Because of epochs, two writers of
+one flow conflict a few times at most."""
 _OVERTAKEN: Final = (*ANSWERS, RolledBackError, RuntimeInconsistency)
 
 MOST_BYTES: Final = 1_000_000
@@ -54,17 +53,16 @@ _BYTES_TOGETHER: Final = 400_000
 """The most bytes of one request that writes several nodes, so that other requests are served in between."""
 _WRITES_TOGETHER: Final = 100
 
-_REQUEST_BYTES: Final = 8 + 9  # its number and kind, and the end of its operations
-_OPERATION_BYTES: Final = 9 + 4 + 4  # its head, the length of the path, a version or flags
+_REQUEST_BYTES: Final = 8 + 9  # a request's number and kind, and the end of its operations
+_OPERATION_BYTES: Final = 9 + 4 + 4  # an operation's head, the length of its path, a version or flags
 _LENGTH_BYTES: Final = 4  # the length in front of content
 _RIGHTS_BYTES: Final = (
-    256  # at most, of a node that a publisher makes: the operator's, the publisher's, those of all others
+    256  # the largest access list of a node that a publisher makes: for operators, publishers and other clients
 )
 
 Ask = Callable[[Any], Any]
 Fill = Callable[[Any], None]
-"""A function that adds operations to a transaction of kazoo. It is called more than once, to measure the operations
-before they are sent."""
+"""A function that adds operations to a kazoo transaction. It is called twice: to measure, and to send."""
 
 
 class TooLargeError(MarkerStoreError):
@@ -79,10 +77,10 @@ class TooLargeError(MarkerStoreError):
 
 
 class GuardedClient:
-    """One session. Methods block, and may be called from several threads.
+    """One ZooKeeper session. Methods block and are thread-safe.
 
-    Each method with a request raises :class:`~wormhole.model.errors.CoordinationLost` if ZooKeeper does not answer, and
-    :class:`~wormhole.model.errors.MarkerStoreError` if it refuses.
+    Each method that sends a request raises :class:`~wormhole.model.errors.CoordinationLost` if ZooKeeper does not
+    answer, and :class:`~wormhole.model.errors.MarkerStoreError` if ZooKeeper refuses the request.
     """
 
     def __init__(self, settings: CoordinatorConfig) -> None:
@@ -112,17 +110,17 @@ class GuardedClient:
     # -- who may write
 
     def guard(self, fence: Callable[[], str], put_back: Callable[[str], object] = lambda reason: None) -> None:
-        """From now on write only while the node exists whose path ``fence`` returns: this publisher's claim on the log.
+        """Write only while this publisher's claim on the log exists. ``fence``: returns the path of the claim's node.
 
-        An empty path checks nothing before the first claim. After a claim it means that the claim was given up, and
-        nothing is written any more. ``put_back`` gets the reason, once and from any thread, if ZooKeeper turns out to
-        hold an older state than this process has seen, including the claim.
+        Before the first claim the path is empty, and writes check nothing. An empty path after a claim means that the
+        claim was given up, and writes are refused. ``put_back``: called once, from any thread, with the reason if
+        ZooKeeper turns out to hold an older state than this process has seen.
         """
         self._fence, self._report = fence, put_back
 
     def refuse_older(self, reason: str) -> CoordinationLost:
-        """The error for a ZooKeeper that holds an older state than this process has seen. Nothing is written any more,
-        because it would build on a state that ZooKeeper lacks.
+        """The error for a ZooKeeper that holds an older state than this process has seen. Later writes are refused,
+        because they would build on a state that ZooKeeper lacks.
         """
         if not self._put_back:
             self._put_back = reason
@@ -130,8 +128,7 @@ class GuardedClient:
         return _older(self._put_back)
 
     def _checked(self) -> str:
-        """The path that a write checks; empty: it checks none. Raises
-        :class:`~wormhole.model.errors.CoordinationLost`."""
+        """The path that a write checks; empty for no check. Raises :class:`~wormhole.model.errors.CoordinationLost`."""
         fence = self._fence()
         if self._put_back:
             raise _older(self._put_back)
@@ -143,12 +140,11 @@ class GuardedClient:
     # -- questions
 
     def ask(self, what: str, ask: Ask) -> Any:
-        """The answer to a request. Raises those of kazoo's errors that are answers: ``ANSWERS``."""
+        """The answer to a request. ``what``: the request in words, for errors. Raises kazoo's errors in ``ANSWERS``."""
         return self.ask_all(what, [ask])[0]()
 
     def ask_all(self, what: str, asks: Iterable[Ask]) -> list[Callable[[], Any]]:
-        """Send all requests at once. Each of the results, when called, waits for its answer or raises, as :meth:`ask`
-        does."""
+        """Send all requests at once. Each returned function waits for one answer, and behaves like :meth:`ask`."""
         client = self.kazoo
         if client is None:
             raise MarkerStoreError("the marker store is not open", hint="call open() first")
@@ -157,31 +153,31 @@ class GuardedClient:
         return [partial(self._answer, what, ask(client)) for ask in asks]
 
     def children(self, path: str) -> list[str]:
-        """The names below the node, sorted; none if there is no such node."""
+        """The sorted names of the node's children; empty if the node does not exist."""
         try:
             return sorted(self.ask(f"list {path}", lambda client: client.get_children_async(path)))
         except NoNodeError:
             return []
 
     def catch_up(self) -> None:
-        """Ensure that later reads are not older than the owner's claim. The server of this session may lag behind the
-        server through which the log was claimed."""
+        """Wait until this session's server has the owner's claim, because it may lag behind the server through which
+        the log was claimed."""
         if self._fence():
             self.ask("sync", lambda client: client.sync_async("/"))
 
     # -- writes
 
     def transact(self, what: str, fill: Fill) -> list[Exception]:
-        """Do all operations that ``fill`` adds to a transaction, or none.
+        """Run a transaction with the operations of ``fill``.
 
-        Returns the failures caused by another process's write: kazoo's ``ANSWERS`` and their consequences. Returns
-        nothing if it was done. Raises :class:`~wormhole.model.errors.CoordinationLost` if this publisher's claim on the
-        log is gone, and :class:`TooLargeError`.
+        Returns the failures that another process's write caused: kazoo's ``ANSWERS`` and their consequences. The list
+        is empty after a commit. Raises :class:`~wormhole.model.errors.CoordinationLost` if this publisher's claim on
+        the log is gone, and :class:`TooLargeError`.
         """
         return self.transact_all(what, [fill])[0]
 
     def transact_all(self, what: str, fills: Sequence[Fill]) -> list[list[Exception]]:
-        """:meth:`transact` for many transactions, sent together and done in this order."""
+        """Run many transactions like :meth:`transact`. They are sent together and executed in this order."""
         fence = self._checked()
         for fill in fills:
             if (size := _request_bytes(fence) + _bytes_of(fill)) > MOST_BYTES:
@@ -190,16 +186,16 @@ class GuardedClient:
         return [self._failures(what, fence, answer()) for answer in answers]
 
     def transact_grouped(self, what: str, fills: Iterable[Fill]) -> Iterator[list[Exception]]:
-        """:meth:`transact` for many: as many at a time as fit into one transaction, one transaction after the other.
+        """Run many fills in as few transactions as possible, one transaction after the other.
 
-        Yields for each, in this order, the failures of its transaction. One that is too large alone is not sent and
-        fails with :class:`TooLargeError`, and the others are done. Each is sent when its result is taken, so take all
-        results.
+        Yields for each fill, in this order, the failures of its transaction. A fill that is too large alone is not sent
+        and fails with :class:`TooLargeError`. A transaction is sent only when its first result is taken, so the caller
+        has to take all results.
         """
         for group in _groups(fills, _request_bytes(self._fence())):
             try:
                 failures = self.transact(what, partial(_filled, group))
-            except TooLargeError as error:  # only one that is alone in its group can be that large
+            except TooLargeError as error:  # such a group has only one fill
                 failures = [error]
             for _ in group:
                 yield failures
@@ -210,7 +206,7 @@ class GuardedClient:
             self.transact("check the claim on the log", lambda transaction: None)
 
     def make(self, folders: Collection[str]) -> None:
-        """Make the nodes that are missing, empty, and missing nodes above them."""
+        """Create missing nodes without content, and missing nodes above them."""
         if not folders:
             return
         paths = sorted(folders)
@@ -231,7 +227,7 @@ class GuardedClient:
         )
 
     def too_many_races(self, what: str) -> MarkerStoreError:
-        """The error if :data:`RACES` attempts did not write."""
+        """The error after :data:`RACES` failed attempts of a write."""
         return MarkerStoreError(
             f"another process keeps writing {what} in ZooKeeper {self._settings.zookeeper}",
             hint="two publishers serve the same log with the same epoch: end one of them",
@@ -264,7 +260,7 @@ def has(failures: Sequence[Exception], kind: type[Exception]) -> bool:
 
 
 def _groups(fills: Iterable[Fill], begin: int) -> Iterator[list[Fill]]:
-    """Groups of as many as fit into one request. ``begin``: bytes that every request has."""
+    """Group as many fills as fit into one request. ``begin``: bytes that every request needs."""
     group: list[Fill] = []
     size = begin
     for fill in fills:
@@ -284,7 +280,7 @@ def _filled(fills: Sequence[Fill], transaction: Any) -> None:
 
 
 class _Measure:
-    """A substitute for a transaction of kazoo that adds up the bytes of its operations in a request."""
+    """A substitute for a kazoo transaction that adds up the sizes of its operations."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -308,7 +304,7 @@ def _bytes_of(fill: Fill) -> int:
 
 
 def _request_bytes(fence: str) -> int:
-    """The size of a transaction whose only operation is the check of ``fence``."""
+    """The size of a transaction that only checks the node ``fence``."""
     return _REQUEST_BYTES + (_OPERATION_BYTES + len(fence.encode()) if fence else 0)
 
 

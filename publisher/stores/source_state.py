@@ -1,6 +1,6 @@
-"""A source's documents about the servers behind its log, in ZooKeeper, for each host that may own the log.
+"""A source's documents about the servers behind its log, in ZooKeeper. The hosts that may own the log share them.
 
-A document is one node, compressed. Only the owner of the log writes it (:mod:`publisher.stores.guarded_client`).
+A document is a node with compressed JSON. Only the log's owner writes it (:mod:`publisher.stores.guarded_client`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 _TURN: Final = "turn"
 """The document that records when its group served the log."""
 _READ: Final = "read"
-"""The documents of the sources. Within one group, an incarnation's number has the same meaning in all documents."""
+"""The names of the sources' documents. Within one group, an incarnation's number has the same meaning in all of them.
+"""
 
 _MOST_STORED: Final = 900_000
 """The most bytes of a node: ZooKeeper refuses requests over 1 MB."""
@@ -39,7 +40,7 @@ _MOST_READ: Final = 16 << 20
 
 
 class ZooKeeperSourceState:
-    """The ZooKeeper form of :class:`~wormhole.ports.source_state.SourceState`. ``client``: the marker store's."""
+    """The ZooKeeper form of :class:`~wormhole.ports.source_state.SourceState`. ``client``: that of the marker store."""
 
     def __init__(self, paths: Paths, group: LogGroup, client: GuardedClient) -> None:
         self._paths = paths
@@ -50,10 +51,10 @@ class ZooKeeperSourceState:
         return f"ZooKeeper, for {self._group}"
 
     def read(self, name: str) -> dict[str, Any]:
-        """The last written document; empty if there is none.
+        """The last written content of the document; empty if it was never written.
 
         Raises :class:`~wormhole.model.errors.CoordinationLost`, and :class:`~wormhole.model.errors.MarkerStoreError`
-        for one that is damaged.
+        for a damaged document.
         """
         path = self._paths.log_state(self._group, name)
         self._client.catch_up()
@@ -77,7 +78,7 @@ class ZooKeeperSourceState:
         return self._client.children(self._paths.log_state(self._group, HISTORIES).rpartition("/")[0])
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """Replace the document. It is durable when this returns.
+        """Replace the document's content durably.
 
         Raises :class:`~wormhole.model.errors.CoordinationLost`, also when this publisher's claim on the log is gone,
         :class:`~wormhole.model.errors.MarkerStoreError` for a refusal, and
@@ -99,14 +100,14 @@ class GroupState(SourceState, Protocol):
     """The documents of one group."""
 
     def names(self) -> Collection[str]:
-        """The names of the stored documents. Raises as :meth:`read`."""
+        """The names of the stored documents. Raises the errors of :meth:`read`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """When a group last served the log. ``number``: the group with the highest number served it last; 0: not known.
-    ``copies``: the copies whose log it was; empty: not known.
+    """A group's turn of serving the log. ``number``: the group with the highest number served last; 0: not known.
+    ``copies``: the copies of the log that the group served; empty: not known.
     """
 
     number: int = 0
@@ -115,7 +116,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A group at the opening of the log. ``reaches``: the highest incarnation in its histories."""
+    """A group's state when the log is opened. ``reaches``: the highest incarnation in its histories."""
 
     state: GroupState
     turn: _Turn
@@ -124,21 +125,21 @@ class _Group:
 
     @property
     def last_served(self) -> tuple[int, int, bool]:
-        """Orders groups by when they last served. The highest one has the histories to which the datamarkers refer."""
+        """The sort key for groups. The datamarkers refer to the histories of the group with the highest key."""
         return self.turn.number, self.reaches, bool(self.histories)
 
 
 class InheritedState:
-    """The documents of the group ``present``, which continue those of the group that served the log last.
+    """The documents of the group ``present``. They continue the documents of the group that served the log last.
 
-    When a log gets a failover, or no longer has one, its datamarkers refer to the histories of another group. When its
-    owner opens the log, which is when it first reads a document, all documents of that group are copied to ``present``,
-    and no other document stays there. All other operations use ``present`` only. So only the owner may read here.
+    When a failover is configured for a log, or removed, the log's datamarkers refer to the histories of another group.
+    The first read happens when the owner opens the log. It copies all documents of that group to ``present`` and
+    removes other documents there. All other operations use only ``present``. So only the log's owner may read here.
 
-    The last group is recorded: an owner that serves applications takes the next *turn* for its group. Among groups with
-    the same turn, the last one is the group whose histories reach the highest incarnation. ``earlier``: the other
-    groups. A group that served none of ``copies``, the copies of this log, is ignored. ``serves``: whether there are
-    applications now. The publisher of an unused copy reads its log too, but no datamarker refers to its histories.
+    An owner that serves applications records the next *turn* for its group, which shows the group that served last.
+    Among groups with the same turn, the last one is the group with the highest incarnation in its histories.
+    ``earlier``: the other groups. A group that served none of ``copies``, the copies of this log, is ignored.
+    ``serves``: whether the owner serves applications now. If it serves none, no datamarker refers to its histories.
     """
 
     def __init__(
@@ -195,7 +196,8 @@ class InheritedState:
         return not turn.copies or not turn.copies.isdisjoint(self._copies)
 
     def _take_over(self, last: _Group) -> None:
-        """If this is interrupted it is done again, because the histories and the turn are written last."""
+        """Copy the documents of the group ``last``. An interrupted copy is repeated, because the histories and the turn
+        are written last."""
         _log.warning(
             "what is known of the log's servers in %s is taken over into %s: that served the log last. Next: nothing",
             last.state,
@@ -210,8 +212,9 @@ class InheritedState:
         self._present.write(HISTORIES, last.histories)
 
     def _of_this_branch(self, read: dict[str, Any]) -> dict[str, Any]:
-        """The histories of a failover continue in each of its copies. The log that the host of another copy reads does
-        not belong to them, although its incarnations have the same numbers. The new name is the same each time.
+        """The histories, renamed for this copy. After a failover is removed, each of its copies continues the histories
+        with its own log, although incarnations of different copies have the same numbers. The new name is
+        deterministic.
         """
         if "id" not in read:
             return read
@@ -220,8 +223,8 @@ class InheritedState:
 
 
 def copies_of(state: SourceState) -> Collection[str]:
-    """The copies whose log the group of ``state`` served when it last opened it; empty if it never did. Raises as the
-    port.
+    """The copies whose log the group of ``state`` served last; empty if it never opened the log. Raises the errors of
+    the port.
     """
     return _turn(state).copies
 
@@ -246,7 +249,7 @@ def _turn(state: SourceState) -> _Turn:
 
 @dataclass(frozen=True, slots=True)
 class CopiedState:
-    """Documents as they were at their last reading, for processes that only read and do not reach ZooKeeper."""
+    """A read-only copy of documents, for processes that do not reach ZooKeeper."""
 
     documents: Mapping[str, dict[str, Any]]
 

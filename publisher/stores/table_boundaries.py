@@ -1,8 +1,8 @@
-"""Where the chunks of each table ended, in files of a folder: one file per table, and one with the number of the scan.
+"""Stores the boundaries of a table's chunks in files: one file per table, and one file with the number of the scan.
 
-A list begins with a record that names its table, and gets one more record for each boundary. Each record has a
-checksum. A list with any error is treated as missing, and its table is read again from the beginning, because a lost
-boundary could otherwise get another key.
+A table's file begins with a record of the table's name, and gets one more record for each boundary. Each record has a
+checksum. A damaged file is treated as missing, and its table is read again from the beginning. Otherwise a lost
+boundary could get another key.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _log = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 _SCAN: Final = "scan"
-_LONGEST: Final = 1 << 16  # bytes of a record: this program writes no longer keys
+_LONGEST: Final = 1 << 16  # the most bytes of a record: keys are never longer
 
 
 class TableBoundaries:
     """The files of one log; implements :class:`~caravan.backfill.boundaries.BoundaryStore`.
 
-    The folder is made when something is first stored. ``shared``: where publishers of other hosts, which may take the
-    log over, find the number of the last scan, because places are compared by it. Their lists of boundaries are
-    separate, so a backfill begins again after a takeover.
+    The folder is made at the first write. ``shared``: stores the number of the last scan for publishers of other hosts
+    that may take the log over, because places in scans are compared by that number. Boundaries are not shared, so a
+    backfill begins again after a takeover.
     """
 
     def __init__(self, folder: Path, shared: SourceState | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -44,7 +44,7 @@ class TableBoundaries:
         self._clock = clock
 
     def next_scan(self) -> int:
-        """See the port. Without a readable number it is the time, which is higher than all earlier numbers."""
+        """See the port. If no number can be read, the result is the time, which is higher than all earlier numbers."""
         try:
             last = FieldReader(unsealed(_VERSION, (self._folder / _SCAN).read_bytes())).number()
         except (FileNotFoundError, DamagedError):
@@ -91,7 +91,7 @@ class TableBoundaries:
         self._write(self._path(table), b"".join(map(_framed, records)))
 
     def add(self, table: str, boundaries: Boundaries, number: int, key: bytes) -> None:
-        """See the port. A list that no longer exists is stored as a whole."""
+        """See the port. If the table's file no longer exists, all boundaries are written."""
         try:
             handle = os.open(self._path(table), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:

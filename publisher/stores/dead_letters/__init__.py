@@ -1,3 +1,1 @@
-"""Parked updates: the stores beside the datamarkers (port :mod:`wormhole.ports.dead_letters`), and the office that
-fills and empties them.
-"""
+"""The stores of parked updates, which are kept beside the datamarkers (port :mod:`wormhole.ports.dead_letters`)."""

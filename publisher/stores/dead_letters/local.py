@@ -1,6 +1,4 @@
-"""Parked updates in the SQLite file of the datamarkers, so that a letter and the check of its epoch are one
-transaction.
-"""
+"""Parked updates in the SQLite file of the datamarkers. One transaction checks the epoch and writes the letter."""
 
 from __future__ import annotations
 
@@ -34,7 +32,8 @@ _EPOCH: Final = "SELECT epoch FROM flows WHERE application = ? AND shard = ?"
 
 
 class LocalDeadLetters:
-    """The local form of the port. ``transaction``: the transaction of the marker store; commits at its end."""
+    """The local form of the port. ``transaction``: begins a transaction of the marker store, which commits at its
+    end."""
 
     largest = 128 << 20
     most_bytes = 64 << 20

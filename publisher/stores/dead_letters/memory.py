@@ -1,4 +1,4 @@
-"""Parked updates in memory, beside the datamarkers there."""
+"""Parked updates in memory, for use with datamarkers in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Letters = dict[FlowKey, dict[str, tuple[DeadLetter, Parcel]]]
 class MemoryDeadLetters:
     """The memory form of the port.
 
-    ``records``: the flows of the marker store, which raises when it is not open; ``lock`` guards both.
+    ``records``: returns the flows of the marker store; raises if the store is not open. ``lock``: guards the letters
+    and the records.
     """
 
     largest = 128 << 20

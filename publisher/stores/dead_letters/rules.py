@@ -1,4 +1,4 @@
-"""What every store of parked updates does the same way, apart from where it keeps them."""
+"""The rules that all stores of parked updates share: the check of the epoch, and the stored form of a letter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_epoch(flow: FlowKey, epoch: int, stored: int | None) -> None:
 
 
 def letter_to_json(letter: DeadLetter) -> str:
-    """A letter as the stores keep it."""
+    """The stored form of a letter."""
     place = letter.place
     record = {
         "id": letter.id,
@@ -56,7 +56,7 @@ def letter_from_json(flow: FlowKey, data: str | bytes, where: str) -> DeadLetter
         position = LogPosition.parse(given["position"])
         place = UpdatePlace(position, given["inside"], given["transaction"], given["index"])
         rows = tuple(base64.b64decode(row, validate=True) for row in given["rows"])
-        parked_by = given.get("parked_by", "")  # unknown to earlier releases
+        parked_by = given.get("parked_by", "")  # missing in letters of earlier releases
         texts = (given["id"], given["op"], given["error"], place.transaction, parked_by)
         numbers = (given["parked_at"], given["size"], place.index)
         flags = (given["retrying"], place.inside)

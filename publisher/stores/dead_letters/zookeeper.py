@@ -1,9 +1,11 @@
-"""Parked updates in ZooKeeper: a node per letter, with its bytes in a node below it.
+"""Parked updates in ZooKeeper. Each letter is a node, with its bytes in a node below it.
 
-A letter is created in a transaction that also writes the flow's record, unchanged, over the version that was read. So a
-former owner of the flow adds nothing, and a ZooKeeper that was restored to a state before the letter has an older
-record. ZooKeeper holds everything in memory and refuses requests over 1 MB, so both limits are smaller than those of
-the other stores. A letter also has its rows' keys, so a letter within the limit may still be refused.
+The transaction that creates a letter also rewrites the flow's record, unchanged, if the record still has the version
+that was read. So a former owner of the flow cannot add letters. A ZooKeeper that was restored to a state before the
+letter also has an older version of the record.
+
+ZooKeeper holds all data in memory and refuses requests over 1 MB, so its limits are smaller than those of other stores.
+A letter within the limits may be refused if the keys of its rows are large.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ _PARCEL: Final = "parcel"
 
 
 class BesideRecord(Protocol):
-    """Does the operations that ``fill`` adds to a transaction that writes the flow's record, unchanged. Returns false
-    if another process wrote the record meanwhile. ``check`` checks the record before, and raises. Raises ``KeyError``
-    if there is no record.
+    """Runs a transaction that rewrites the flow's record unchanged and contains the operations of ``fill``. Returns
+    false if another process wrote the record meanwhile. ``check``: called with the record first; may raise. Raises
+    ``KeyError`` without a record.
     """
 
     def __call__(self, flow: FlowKey, check: Callable[[StoredFlow], None], what: str, fill: Fill) -> bool: ...
@@ -49,7 +51,7 @@ class BesideRecord(Protocol):
 class ZooKeeperDeadLetters:
     """The ZooKeeper form of the port.
 
-    ``client`` and ``beside``: the marker store's; the second one is :class:`BesideRecord`.
+    ``client``: the client of the marker store. ``beside``: the marker store's :class:`BesideRecord`.
     """
 
     largest = 900_000
@@ -68,7 +70,7 @@ class ZooKeeperDeadLetters:
     def load(self, flow: FlowKey) -> tuple[DeadLetter, ...]:
         letters = []
         for id_ in self._ids(flow):
-            with contextlib.suppress(NoNodeError):  # deleted since it was listed
+            with contextlib.suppress(NoNodeError):  # the letter was deleted since it was listed
                 letters.append(self._get(flow, id_)[0])
         return in_order(letters)
 
@@ -145,7 +147,7 @@ class ZooKeeperDeadLetters:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _commit(self, flow: FlowKey, epoch: int | None, fill: Fill) -> bool:
-        """Do one transaction for a flow that has to be in ``epoch`` (``None``: in any). Returns false if the record
+        """Run one transaction for a flow that has to be in ``epoch`` (``None``: any epoch). Returns false if the record
         changed since it was read.
         """
         what = f"change the parked updates of {flow_name(*flow)}"

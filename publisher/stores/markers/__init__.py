@@ -1,4 +1,4 @@
-"""Where datamarkers are kept: one port (:mod:`wormhole.ports.marker_store`), three forms."""
+"""The stores of datamarkers: in a local file, in ZooKeeper, or in memory (port :mod:`wormhole.ports.marker_store`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ __all__ = [
 
 
 def open_store(config: Config, dataset: str, copy: str, log: str, *, zookeeper: str = "") -> MarkerStore:
-    """The store that ``config.publisher.markers`` names, opened, for one log.
+    """Open the store that ``config.publisher.markers`` names, for one log.
 
-    ``local`` keeps it in ``<state_dir>/<dataset>/<copy>/<log>``. ``zookeeper`` (``host:port/root``) is used where the
-    configuration names none, as with an embedded one. Blocks. Raises :class:`~wormhole.model.errors.MarkerStoreError`,
+    The folder of a ``local`` store is ``<state_dir>/<dataset>/<copy>/<log>``. ``zookeeper``: the ``host:port/root`` of
+    an embedded ZooKeeper, if the configuration names none. Blocks. Raises
+    :class:`~wormhole.model.errors.MarkerStoreError`,
     :class:`~wormhole.model.errors.CoordinationLost` or :class:`~wormhole.model.errors.ConfigError`.
     """
     store: MarkerStore

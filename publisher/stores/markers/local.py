@@ -1,8 +1,8 @@
 """Datamarkers in an SQLite file, for one copy whose publisher stays on one host.
 
-One row per flow. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns; SQLite itself recovers
-after a kill or a power failure. Ownership is a lock on a file beside the database (``flock``), which the kernel
-releases when its holder dies, whatever the cause.
+Each flow is a row. ``synchronous = FULL`` in WAL mode makes a commit durable before it returns. SQLite recovers the
+file after a kill or a power failure. A process owns the store by a lock on a file beside the database (``flock``). The
+kernel releases the lock when the process dies.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS books (
     application TEXT NOT NULL, shard TEXT NOT NULL, name TEXT NOT NULL, page BLOB NOT NULL, PRIMARY KEY (application, shard, name)
 ) WITHOUT ROWID
 """  # noqa: E501
-# What brings a file of that format to the next one; a new file gets what 0 contains, and then the rest that it lacks.
+# By format number: the statement that upgrades a file to the next format. A new file begins with format 0.
 _UPGRADES: Final = {
     0: _SCHEMA,
     1: "ALTER TABLE flows ADD COLUMN control TEXT NOT NULL DEFAULT ''",
@@ -91,8 +91,8 @@ class LocalMarkerStore:
 
     @property
     def owner(self) -> str:
-        """The identity of the lock file in this kernel. A copy of the folder has another one. So has the same folder on
-        another host, where the lock proves nothing.
+        """The identity of the lock file in this kernel. A copy of the folder has another identity. So has the same
+        folder seen from another host, because the lock does not work across hosts.
         """
         return self._owner
 
@@ -119,7 +119,7 @@ class LocalMarkerStore:
             for row in rows:
                 try:
                     flow, stored = self._record(row)
-                except MarkerStoreError as error:  # only this flow is skipped; `register` replaces its record
+                except MarkerStoreError as error:  # skip only this flow; `register` replaces its record
                     _log.error("%s", error)
                 else:
                     found[flow] = stored
@@ -213,7 +213,7 @@ class LocalMarkerStore:
                 hint="one publisher serves a log: end that process first, or give this one another publisher.state_dir",
                 code="already-running",
             ) from error
-        # For the message above only; the lock itself shows whether its holder is alive.
+        # The process id is only for the message above. The lock itself shows whether its holder is alive.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -223,7 +223,7 @@ class LocalMarkerStore:
     def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
-            with contextlib.suppress(sqlite3.Error):  # everything committed is durable; the file closes either way
+            with contextlib.suppress(sqlite3.Error):  # all commits are durable, and the file closes even after an error
                 database.close()
         handle, self._lock_file, self._owner = self._lock_file, None, ""
         if handle is not None:
@@ -236,11 +236,11 @@ class LocalMarkerStore:
             raise MarkerStoreError(f"the marker store {self._path} is not open", hint="call open() first")
         database: sqlite3.Connection | None = None
         try:
-            # No transactions of the module's own making: BEGIN IMMEDIATE below shows where they begin.
+            # The module must not begin transactions itself, because BEGIN IMMEDIATE below begins them.
             database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
-            # Keeps the file from growing with the number of writes rather than of flows.
+            # Without this, the file would grow with the number of writes.
             database.execute("PRAGMA wal_autocheckpoint = 200")
             found = int(database.execute("PRAGMA user_version").fetchone()[0])
             if found > _FORMAT:
@@ -251,7 +251,7 @@ class LocalMarkerStore:
                 )
             if found != _FORMAT:
                 database.execute("BEGIN IMMEDIATE")
-                # A new file is made in the present format at once.
+                # A new file gets the present format in one transaction.
                 for step in (0, 2) if found == 0 else range(found, _FORMAT):
                     database.execute(_UPGRADES[step])
                 database.execute(f"PRAGMA user_version = {_FORMAT}")
@@ -279,7 +279,7 @@ class LocalMarkerStore:
                         database.execute("ROLLBACK")
                 if not isinstance(error, sqlite3.Error):
                     raise
-                # A connection that failed to write is not used again: the next call opens a new one, which recovers.
+                # A connection whose write failed is not used again. The next call opens a new one, which recovers.
                 self._database = None
                 with contextlib.suppress(sqlite3.Error):
                     database.close()
@@ -359,7 +359,7 @@ class LocalMarkerStore:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether one more block can be written; distinguishes a full disk (or an exhausted quota) from a broken one."""
+    """Whether one more block can be written. This distinguishes a full disk or quota from a broken disk."""
     probe = folder / ".space"
     try:
         probe.write_bytes(b"\0" * 8192)

@@ -1,4 +1,4 @@
-"""Datamarkers in memory: for tests, and for reading a log without leaving a trace."""
+"""Datamarkers in memory, for tests and for commands that read a log without storing anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MemoryMarkerStore", "MemoryMarkers"]
 
 
 class MemoryMarkers:
-    """The records of one log, and the store that has them open. They outlive a store like files on a disk."""
+    """The records of one log, and the store that has opened them. They outlive a store, like files on a disk."""
 
     def __init__(self) -> None:
         self.records: dict[FlowKey, StoredFlow] = {}

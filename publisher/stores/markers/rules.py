@@ -1,4 +1,4 @@
-"""The decisions that are the same for every store, wherever it keeps the records."""
+"""The rules that all stores of datamarkers share: which write is accepted, and the stored form of a record."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ _BACKFILL_ENDS: Final = ("", "done", "cancelled")
 _MOST_ROWS: Final = 1 << 64  # the admin service reports it in an unsigned number
 _MOST_GENERATIONS: Final = 1 << 63  # SQL databases of applications hold it in a signed number
 _MISSING: Final = "marker-missing"
-"""The code of what a record holds without one."""
+"""The code of a stored problem that has no code of its own."""
 
 
 def accepts(stored: StoredFlow, write: MarkerWrite) -> bool:
-    """Whether ``write`` may replace ``stored``: it is of the same epoch, and not earlier in the log.
+    """Whether ``write`` may replace ``stored``: it has the same epoch, and is not earlier in the log.
 
-    A write of a *later* epoch than the stored one comes from an owner whose raised epoch was lost when the store was
-    restored. It is refused too, because its order is not known. ``order`` compares the incarnation first, so a marker
-    of a newer incarnation is always ahead.
+    A write with a *later* epoch comes from an owner whose raised epoch was lost when the store was restored. It is
+    refused too, because its order relative to other owners is not known. ``order`` compares the incarnation first, so a
+    marker of a newer incarnation is always ahead.
     """
     return write.epoch == stored.epoch and write.marker.order >= stored.marker.order
 
 
 def written(stored: StoredFlow, write: MarkerWrite) -> StoredFlow:
-    """``stored`` after ``write``. A write of the datamarker that is stored may be of counts, or belong to a move."""
+    """``stored`` after ``write``. A write of an unchanged datamarker may have new counts, or belong to a move."""
     acked = stored.last_ack if write.marker == stored.marker else LastAck(stored.move, write.marker.order)
     return replace(stored, marker=write.marker, filter_hash=write.filter_hash, rewound=False, last_ack=acked)
 
 
 def raised(stored: StoredFlow, above: int) -> StoredFlow:
-    """``stored`` in a higher epoch than its own and than ``above``."""
+    """``stored`` in an epoch above its own epoch and above ``above``."""
     return replace(stored, epoch=max(stored.epoch, above) + 1)
 
 
 def moved(stored: StoredFlow, marker: Datamarker, *, counts: bool) -> StoredFlow:
-    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch. ``counts``: the epoch is the number of
-    the move. No epoch of the flow comes twice, also after its record was lost, so a number is above all earlier ones.
+    """``stored`` set to ``marker``, forwards or backwards, in a higher epoch. ``counts``: whether the epoch becomes the
+    number of the last move. Epochs of a flow never repeat, so move numbers only rise.
     """
     back, anew = marker.order < stored.marker.order, raised(stored, 0)
     move, acked = anew.epoch if counts else stored.move, stored.last_ack
-    if acked is not None and acked.move == move:  # the application itself reported how far it is
+    if acked is not None and acked.move == move:  # the application reported this place itself
         acked = min(acked, LastAck(move, marker.order))
     return replace(anew, marker=marker, rewound=back or stored.rewound, move=move, last_ack=acked)
 
@@ -91,9 +91,9 @@ def written_anew(flow: FlowKey) -> str:
 
 
 def in_place_of(damage: MarkerStoreError, marker: Datamarker, epoch: int, start: str) -> StoredFlow:
-    """The replacement of a record that cannot be read: the flow is held at ``marker`` until an operator decides.
+    """The replacement for an unreadable record. It holds the flow at ``marker`` until an operator decides.
 
-    ``epoch``: at least the record's.
+    ``epoch``: an epoch that is not lower than the record's.
     """
     return StoredFlow(marker, epoch, start, control=FlowControl(missing=damage.problem))
 
@@ -110,7 +110,7 @@ def ack_from_text(text: str) -> LastAck | None:
 
 
 def control_to_text(control: FlowControl) -> str:
-    """The control as JSON; empty if it has no request."""
+    """The control as JSON; empty for a control without requests."""
     if control == FlowControl():
         return ""
     asked: dict[str, Any] = {"paused": control.paused, "skip": list(control.skip)}
@@ -138,7 +138,7 @@ def control_from_text(text: str) -> FlowControl:
     if not (isinstance(paused, str) and isinstance(skip, list) and all(isinstance(item, str) for item in skip)):
         raise ValueError("what was asked of the flow is not readable")
     replay = given.get("replay")  # a record of an earlier release has none
-    # Left out where they are empty. An earlier release wrote the hint into the text.
+    # Empty fields are omitted. An earlier release wrote the hint into the text.
     missing, hint, code = given.get("missing", ""), given.get("missing_hint", ""), given.get("missing_code", _MISSING)
     unlogged = given.get("unlogged", [])
     if not (all(isinstance(one, str) for one in (missing, hint, code)) and isinstance(unlogged, list)):
@@ -160,7 +160,7 @@ def _backfill_to_json(backfill: BackfillControl) -> dict[str, Any]:
         "started_s": backfill.started_s,
         "rate": backfill.rate,
     }
-    if backfill.verify is not VerifyMode.NONE:  # else as an earlier release wrote it: what is there is compared as text
+    if backfill.verify is not VerifyMode.NONE:  # omitted otherwise: controls are compared with stored text
         fields["verify"] = backfill.verify.value
     if backfill.rows:
         fields["rows"] = backfill.rows
@@ -222,7 +222,7 @@ def _replay_to_json(replay: ReplayControl) -> dict[str, Any]:
         "state": replay.state.value,
         "progress": base64.b64encode(replay.progress).decode(),
     }
-    if replay.opener:  # else as an earlier release wrote it: what is there is compared as text
+    if replay.opener:  # omitted otherwise: controls are compared with stored text
         fields["opener"] = replay.opener
     for name, marker in (("begin", replay.begin), ("until", replay.until), ("snapshot", replay.snapshot)):
         if marker is not None:
@@ -262,7 +262,7 @@ def _replay_from_json(given: Any) -> ReplayControl:
 
 
 def flow_to_json(stored: StoredFlow) -> bytes:
-    """A record in the form of the ZooKeeper store, with the marker's bytes in base64, and its text for people."""
+    """A record as JSON for the ZooKeeper store. The marker is there as bytes in base64, and as text for people."""
     record: dict[str, Any] = {
         "marker": base64.b64encode(marker_to_bytes(stored.marker)).decode(),
         "place": str(stored.marker),
@@ -287,7 +287,7 @@ def flow_from_json(flow: FlowKey, data: bytes, where: str) -> StoredFlow:
         marker = marker_from_bytes(base64.b64decode(given["marker"], validate=True))
         epoch, start, filter_hash = given["epoch"], given["start"], given["filter_hash"]
         control = given.get("control", "")  # a node of an earlier release has none
-        # Left out where they are false, 0 and empty, as by earlier releases.
+        # False, 0 and empty values are omitted. Earlier releases did not write these fields.
         rewound, move, acked = given.get("rewound", False), given.get("move", 0), given.get("last_ack", "")
         if not (
             type(epoch) is int

@@ -1,10 +1,9 @@
 """Datamarkers in ZooKeeper, for copies or hosts that take over from each other.
 
-One node per flow. A write names the version that it read, so it fails if the node changed in between. Then the epoch is
-checked again, and the write is repeated or refused. Several markers are written in one ZooKeeper transaction, well
-below the limit of its size. A record that is too large alone holds its flow, and no other. Epochs determine which
-publisher may write a flow. If publishers contend for a log, each transaction also checks that its writer still owns the
-log.
+Each flow is a node. A write names the version that it read, so it fails if the node changed in between. Then the epoch
+is checked again, and the write is repeated or refused. A ZooKeeper transaction writes several markers, up to a size
+limit. If a record alone is too large, only its flow is held. Epochs determine which publisher may write a flow. If
+several publishers may serve a log, each transaction also checks that its writer still owns the log.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ __all__ = ["ZooKeeperMarkerStore"]
 _log = logging.getLogger(__name__)
 
 _READ_TOGETHER: Final = 100
-"""The number of flows whose records are read before any of them is written again."""
+"""The number of flows whose records are read and written together."""
 
 
 _DELIVERED = (
@@ -72,8 +71,8 @@ _COUNTS = "restart the publisher, and report this as a bug"
 
 
 def too_large(flow: FlowKey, stored: StoredFlow, size: int, counts: int = 0) -> MarkerStoreError:
-    """The error for a record of which a request would have ``size`` bytes. ``counts``: bytes of the delivery counts
-    that go with it.
+    """The error for a record that is too large. ``size``: bytes of the request that would write it. ``counts``: bytes
+    of the delivery counts in that request.
     """
     delivered, progress = len(stored.marker.delivered.encode()), len(stored.marker.backfill)
     control = len(control_to_text(stored.control).encode())
@@ -105,12 +104,12 @@ class ZooKeeperMarkerStore:
         self._log = log
         self._paths = Paths(hosts_and_root(settings)[1])
         self._client = GuardedClient(settings)
-        # Threads of one process take turns, so that a lost race always means another process.
+        # Threads of one process take turns, so that a lost race is always against another process.
         self._writing = threading.Lock()
         self._versions: dict[FlowKey, tuple[int, int]] = {}
         """For each record that this process wrote, the transaction that made it, and its last known version."""
-        # Flows whose last datamarker was too large, with its epoch. They get no new epoch, because later datamarkers
-        # could # not be stored either.
+        # By flow: the epoch and the error of a datamarker that was too large. Such a flow gets no new epoch, because
+        # later datamarkers could not be stored either.
         self._held: dict[FlowKey, tuple[int, MarkerStoreError]] = {}
 
     def __repr__(self) -> str:
@@ -127,19 +126,19 @@ class ZooKeeperMarkerStore:
         self._client.close()
 
     def guard(self, fence: Callable[[], str], put_back: Callable[[str], object] = lambda reason: None) -> None:
-        """Write from now on only while the node is there whose path ``fence`` returns: this publisher's claim on the
-        log. Every method that writes raises :class:`~wormhole.model.errors.CoordinationLost` once it is gone; what its
-        present transaction would have written is not written.
+        """Write only while this publisher's claim on the log exists. ``fence``: returns the path of the claim's node.
+        Once the claim is gone, methods that write raise :class:`~wormhole.model.errors.CoordinationLost` and their
+        transactions do not commit.
 
-        An empty path checks nothing before the first claim; after that nothing is written any more. ``put_back`` gets
-        the reason when a record turns out to be older than it was: ZooKeeper's data was restored. Nothing is written
-        any more then either. It may be called from any thread.
+        Before the first claim the path is empty, and writes check nothing. An empty path after a claim refuses writes.
+        ``put_back``: called, from any thread, with the reason if a record is older than before, which means that
+        ZooKeeper's data was restored. Later writes are refused too.
         """
         self._client.guard(fence, put_back)
 
     def source_state(self, group: LogGroup) -> ZooKeeperSourceState:
-        """The source's documents about the servers behind the log, for each host that may own the log in ``group``.
-        Usable while this store is open.
+        """The source's documents about the servers behind the log, which the possible owners of the log in ``group``
+        share. Usable while this store is open.
         """
         return ZooKeeperSourceState(self._paths, group, self._client)
 
@@ -180,9 +179,9 @@ class ZooKeeperMarkerStore:
                     found[flow] = record
                 elif error := _too_large(flow, record, failures):
                     refused.append(error)
-                else:  # it is there already or made by another process, or another one of its transaction is
+                else:  # this flow, or another flow of the same transaction, has a record already
                     found[flow] = self.register(flow, record.marker, record.start, record.epoch, record.control)
-        if refused:  # not left out: the other flows would continue, and what it lacks until then would be lost
+        if refused:  # raised, because without this flow the other flows would pass updates that it needs
             raise refused[0]
         return found
 
@@ -207,7 +206,7 @@ class ZooKeeperMarkerStore:
                 for flow, failures in self._commit(changes, {}, found).items():
                     if not failures:
                         epochs[flow] = changes[flow].epoch
-                    elif not has(failures, TooLargeError):  # raising its epoch alone shows why
+                    elif not has(failures, TooLargeError):  # a request to raise its epoch alone raises the reason
                         left.add(flow)
                 if not left:
                     return epochs
@@ -219,7 +218,7 @@ class ZooKeeperMarkerStore:
             for at in range(0, len(writes), _READ_TOGETHER):
                 refused += self._store(writes[at : at + _READ_TOGETHER])
         if refused:
-            self._client.check()  # if another publisher owns the log now, this raises, and no single flow is refused
+            self._client.check()  # raises if another publisher owns the log now, so that no single flow is reported
         return tuple(refused)
 
     def delivery_counts(self, flows: Collection[FlowKey]) -> Mapping[FlowKey, Mapping[str, bytes]]:
@@ -233,7 +232,7 @@ class ZooKeeperMarkerStore:
         paths = [f"{folders[flow]}/{name}" for flow, name in pages]
         asked = self._client.ask_all("read delivery counts", map(getting, paths))
         for (flow, name), answer in zip(pages, asked, strict=True):
-            with contextlib.suppress(NoNodeError):  # deleted since it was listed
+            with contextlib.suppress(NoNodeError):  # the page was deleted since it was listed
                 found[flow][name] = bytes(answer()[0])
         return found
 
@@ -245,13 +244,13 @@ class ZooKeeperMarkerStore:
             return replace(stored, control=control) if was in (None, stored.control) else stored
 
         done = self._change(flow, changed).control == control
-        self._held.pop(flow, None)  # it may have been too large because of its control
+        self._held.pop(flow, None)  # the record may have been too large because of its control
         return done
 
     def forget(self, flow: FlowKey) -> None:
         path, folder = self._path(flow), self._paths.delivery_counts(*flow)
         self._held.pop(flow, None)
-        self._client.transact(f"forget {path}", deleting(path))  # it may be gone already
+        self._client.transact(f"forget {path}", deleting(path))  # the node may be gone already
         below = [f"{folder}/{name}" for name in self._client.children(folder)]
         self._client.transact_all(f"forget {folder}", [deleting(name) for name in (*below, folder)])
 
@@ -300,7 +299,7 @@ class ZooKeeperMarkerStore:
         self._held[flow] = epoch, error
 
     def _held_by(self, flow: FlowKey, stored: StoredFlow) -> MarkerStoreError | None:
-        """Why the flow gets no new epoch; empty once another publisher gave it one, or its marker was set."""
+        """Why the flow gets no new epoch; ``None`` if it may get one, for example after another publisher raised it."""
         epoch, error = self._held.get(flow, (-1, None))
         return error if epoch == stored.epoch else None
 
@@ -310,8 +309,8 @@ class ZooKeeperMarkerStore:
         pages: Mapping[FlowKey, Mapping[str, bytes]],
         records: Mapping[FlowKey, tuple[StoredFlow, int]],
     ) -> dict[FlowKey, list[Exception]]:
-        """Write the record and the ``pages`` of counts (by path) of each flow, both or neither. Returns each flow's
-        failure: a node is not at the version that was read (``records``), or both together are too large.
+        """Write the record and the ``pages`` of counts (by path) of each flow in one transaction. Returns each flow's
+        failures: a node does not have the version that was read (``records``), or the request is too large.
         """
         known = self._known({path: page for some in pages.values() for path, page in some.items()})
 
@@ -332,14 +331,14 @@ class ZooKeeperMarkerStore:
         return results
 
     def _known(self, pages: Mapping[str, bytes]) -> set[str]:
-        """The pages that exist. Makes the folders of the others."""
+        """The pages that exist already. The folders of the other pages are made."""
         asked = self._client.ask_all("look for delivery counts", map(_looking, pages))
         known = {path for path, answer in zip(pages, asked, strict=True) if answer() is not None}
         self._client.make({path.rpartition("/")[0] for path, page in pages.items() if page and path not in known})
         return known
 
     def _write(self, flow: FlowKey, stored: StoredFlow, what: str, fill: Fill) -> list[Exception]:
-        """One transaction with the record ``stored``, as :meth:`GuardedClient.transact` does it."""
+        """Run one transaction that writes the record ``stored``. Returns as :meth:`GuardedClient.transact`."""
         try:
             return self._client.transact(what, fill)
         except TooLargeError as error:
@@ -362,7 +361,7 @@ class ZooKeeperMarkerStore:
         raise self._client.too_many_races(path)
 
     def _registered(self, flow: FlowKey, wanted: StoredFlow) -> StoredFlow:
-        """The records that are stored already. A record that cannot be read is replaced by ``wanted``, held."""
+        """The stored record of the flow. An unreadable record is replaced by ``wanted``, which is held."""
         path = self._path(flow)
         for race in range(RACES):
             _step_aside(race)
@@ -389,8 +388,8 @@ class ZooKeeperMarkerStore:
         return flow_from_json(flow, bytes(data), path), int(stat.version)
 
     def _get_all(self, flows: Iterable[FlowKey], *, to_write: bool = False) -> dict[FlowKey, tuple[StoredFlow, int]]:
-        """The existing, valid records of ``flows``, with their versions. They are requested together, in one round
-        trip. ``to_write``: whether the calling thread writes them next.
+        """The existing, valid records of ``flows``, with their versions. All are read in one round trip. ``to_write``:
+        whether the calling thread writes them next.
         """
         wanted = {flow: self._path(flow) for flow in flows}
         asked = self._client.ask_all("read datamarkers", map(getting, wanted.values()))
@@ -423,8 +422,8 @@ class ZooKeeperMarkerStore:
             return done
 
     def _check_version(self, flow: FlowKey, path: str, stat: Any) -> None:
-        """Raises :class:`~wormhole.model.errors.CoordinationLost` if the record is older than before. Then the owner of
-        the log remembers more of the flow than is stored, and would skip what came in between.
+        """Raise :class:`~wormhole.model.errors.CoordinationLost` if the record is older than before. The owner of the
+        log would otherwise continue from its newer state in memory and skip updates.
         """
         made, version = int(stat.czxid), int(stat.version)
         known = self._versions.get(flow, (made, version))
@@ -433,7 +432,7 @@ class ZooKeeperMarkerStore:
         self._versions[flow] = made, version
 
     def _wrote(self, flow: FlowKey, version: int) -> None:
-        """Note that the record, which was at ``version``, was replaced."""
+        """Note that this process replaced the record that had ``version``."""
         self._versions[flow] = self._versions[flow][0], version + 1
 
     def _path(self, flow: FlowKey) -> str:
@@ -461,8 +460,8 @@ def _write_pages(transaction: Any, pages: Mapping[str, bytes], known: Collection
 def _too_large(
     flow: FlowKey, stored: StoredFlow, failures: Sequence[Exception], counts: int = 0
 ) -> MarkerStoreError | None:
-    """The error for a flow that failed because of its size; ``None`` if that is not the cause. ``counts``: bytes of its
-    delivery counts."""
+    """The error for a flow whose record is too large; ``None`` if the failures have another cause. ``counts``: bytes of
+    its delivery counts."""
     sizes = [failure.size for failure in failures if isinstance(failure, TooLargeError)]
     return too_large(flow, stored, sizes[0], counts) if sizes else None
 
