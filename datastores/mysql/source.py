@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a log source. The server keeps the log, and readers request it as a replica does."""
+"""MySQL and MariaDB as a log source. The server keeps the log, and readers request it like a replica."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MySqlSource:
 
     Places are (incarnation, number of the binlog file, offset); logical positions are GTID sets (MySQL) or GTID
     positions (MariaDB). The state folder holds the server of each incarnation, and the rows of prepared XA transactions
-    (at most ``disk_budget`` bytes for each reader). If hosts share the log's state, the incarnations are kept there.
+    (at most ``disk_budget`` bytes for each reader). If hosts share the log's state, it holds the incarnations instead.
     """
 
     def __init__(self, url: str, options: SourceOptions) -> None:
@@ -62,11 +62,11 @@ class MySqlSource:
         self._state_dir = options.state_dir / "mysql"
         self._skip_tables = sorted(options.skip_tables)
         self._server_ids = ServerIds.parse(options.server_ids, options.log)
-        self._asking = threading.Lock()  # one query at a time over the control connection
-        self._lock = threading.Lock()  # guards what a status is made from
+        self._asking = threading.Lock()  # one query at a time on the control connection
+        self._lock = threading.Lock()  # guards the values that `status` uses
         self._confirmation = Confirmation()
         self._control: Connection[Any] | None = None
-        self._shown: Connection[Any] | None = None  # the connection over which the log was proven to be the one seen
+        self._shown: Connection[Any] | None = None  # the connection on which the log was last proven
         self._view: ServerState | None = None
         self._rivals = NO_PROBLEM  # other readers with our replication ids
         self._furthest: LogPosition | None = None
@@ -122,7 +122,7 @@ class MySqlSource:
         self._polling.begin(f"mysql-{self._log}", {"": (lambda: _POLL_S, partial(self._polling.poll, self._poll))})
 
     def stop(self) -> None:
-        """See the port. Readers that are still open are closed."""
+        """See the port. Open readers are closed."""
         self._polling.end(close=self._close_readers)
         with self._asking:
             self._drop_control()
@@ -130,7 +130,7 @@ class MySqlSource:
             self._furthest = self._view = None
 
     def earliest(self) -> Datamarker:
-        """See the port: the beginning of the oldest binlog file of the server or the folder."""
+        """See the port. The place is the beginning of the oldest binlog file of the server or the folder."""
         return self._confirmation.twice(self._places.earliest)
 
     def latest(self) -> Datamarker:
@@ -138,20 +138,20 @@ class MySqlSource:
         return self._confirmation.twice(self._places.latest)
 
     def locate(self, text: str) -> Datamarker:
-        """See the port; also ``file:offset`` as the server writes it (``binlog.000012:4711``), and a GTID set or
-        GTID position as a dump records it. A place within a transaction means the transaction's beginning."""
+        """See the port. The text may also be ``file:offset`` (``binlog.000012:4711``), or a GTID set or GTID position
+        as in a database dump. A place within a transaction means the transaction's beginning."""
         return self._confirmation.twice(lambda: self._places.locate(text))
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """See the port. As exact as the server's times, which are whole seconds in MariaDB. Reads the file of that
-        time."""
+        """See the port. The result is as exact as the server's times, which are whole seconds in MariaDB. Reads the
+        file of the time."""
         return self._confirmation.twice(lambda: self._places.locate_time(at_us))
 
     def open(self, marker: Datamarker) -> BinlogReader:
-        """See the port. A marker of an earlier server is translated by its GTIDs."""
+        """See the port. A marker of an earlier server is found by its GTIDs."""
 
         def opened() -> BinlogReader:
-            self._ask(self._queries.view)  # checks that the log is the same after an interruption
+            self._ask(self._queries.view)  # checks after an interruption that the log is the same
             return self._opening.open(marker, self._note, self._closed)
 
         reader = self._confirmation.twice(opened)
@@ -159,14 +159,14 @@ class MySqlSource:
         return reader
 
     def shards(self) -> frozenset[str]:
-        """See the port: the shards at the start. A later table's shard appears with its first segment."""
+        """See the port. The shards are those at the start. A later table's shard appears with its first segment."""
         return self._shards
 
     def release(self, oldest: LogPosition) -> None:
         """See the port. Does nothing: the server alone decides how long it keeps its binlogs."""
 
     def status(self) -> SourceStatus:
-        """See the port: the status of about a second ago."""
+        """See the port. The status is about a second old."""
         with self._lock:
             view, furthest, problem = self._view, self._furthest, self._polling.problem
         incarnation = self._incarnations.current
@@ -198,7 +198,7 @@ class MySqlSource:
             reader.close()
 
     def _ask(self, question: Callable[[Connection[Any]], T]) -> T:
-        """Query the server over the control connection, or over a new one if it is broken or its answer has to be
+        """Query the server on the control connection, or on a new one if that is broken or its answer must be
         confirmed."""
         return self._confirmation.twice(lambda: self._ask_once(question))
 
@@ -227,7 +227,7 @@ class MySqlSource:
         return answer
 
     def _observe(self, view: ServerState, since: LogPosition) -> int:
-        """The incarnation of the log. Over a new connection it is first compared with the log that was seen."""
+        """The incarnation of the log. On a new connection the log is first compared with the known one."""
         believe = self._confirmation.by(self._control)
         lost = None
         if self._shown is not self._control:
@@ -245,7 +245,7 @@ class MySqlSource:
         return incarnation
 
     def _see_newest(self) -> None:
-        """Note the fingerprint of the newest file if no reader did. It identifies the log from then on."""
+        """Store the fingerprint of the newest file if no reader did. It then identifies the log."""
         view = self._view
         if view is not None and not self._incarnations.knows_file(view.end[0]):
             incarnation = self._incarnations.current
@@ -253,7 +253,7 @@ class MySqlSource:
             self._incarnations.check_file(incarnation, view.end[0], fingerprint)
 
     def _with_folder(self, view: ServerState) -> ServerState:
-        """The view of a server's log with the folder's files before it."""
+        """The view of the server's log, with the folder's files before it."""
         known = self._incarnations.known(view.identity)
         return self._folder.join(view, known.files if known is not None else {})
 
@@ -277,7 +277,7 @@ class MySqlSource:
         self._rivals = self._ask(self._claims.problem)
 
     def _look_first(self) -> tuple[Connection[Any], Settings]:
-        """A connection to a server that can be tailed, and its settings."""
+        """Open a connection to a server whose log can be read. Returns it with the server's settings."""
         connection = connect(self._address)
         try:
             if risk := login_of(connection).risk():
@@ -290,7 +290,7 @@ class MySqlSource:
         return connection, settings
 
     def _known_shards(self, tables: Iterable[tuple[str, str, bool]]) -> frozenset[str]:
-        """The shards of the tables that exist now."""
+        """The shards of the present tables."""
         sharding = self._options.sharding
         by, count = sharding.by, sharding.count
         if by == "log":
@@ -303,7 +303,7 @@ class MySqlSource:
         }
 
     def _note(self, marker: Datamarker) -> None:
-        """Note that a reader is about to return the log up to ``marker``."""
+        """Record that a reader is about to return the log up to ``marker``."""
         self._high_water.rise(marker)
         with self._lock:
             if self._furthest is None or marker.order > self._furthest:

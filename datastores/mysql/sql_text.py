@@ -1,6 +1,6 @@
-"""Quotes names and texts for the SQL of MySQL and MariaDB, in statements that are run and that are suggested.
+"""Quotes names and texts for the SQL of MySQL and MariaDB, both for statements that are run and for suggested ones.
 
-A name may hold any character. The user who names a table or an account may be another than the one who runs a
+A name may hold any character. The user who names a table or account may be another person than the one who runs a
 suggestion.
 """
 
@@ -20,7 +20,7 @@ def sql_name(database: str, table: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as an SQL literal, valid whether or not a backslash is an escape character for the server."""
+    """A text as an SQL literal that is valid whether or not the server treats a backslash as an escape character."""
     escaped = text.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 

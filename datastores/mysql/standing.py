@@ -1,4 +1,4 @@
-"""Whether a log can be served from a server now: its settings, and whether it executed the delivered transactions."""
+"""Checks whether a server can serve a log now: its settings, and whether it executed the delivered transactions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def standing(address: Address, delivered: Collection[str], *, failover: bool) ->
 
 
 def _without_gtids(settings: Settings) -> Problem:
-    """Why another server's place in the log cannot be found here; empty: it can."""
+    """The problem that another server's place in the log cannot be found here; empty: it can be found."""
     found = next((one for one in findings(settings) if one.check == "gtid_mode"), None)
     if found is None or found.severity is Severity.OK:
         return NO_PROBLEM

@@ -1,4 +1,4 @@
-"""``rocksdb:///absolute/path``."""
+"""Parses ``rocksdb:///absolute/path``: the URL of a database's directory."""
 
 from __future__ import annotations
 

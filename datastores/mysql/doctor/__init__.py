@@ -1,1 +1,1 @@
-"""The findings of `wormholectl doctor`: settings, tables, a folder of binlog files, growth. It only reads."""
+"""`wormholectl doctor` for MySQL and MariaDB: findings on settings, tables, a folder of binlog files, and growth."""

@@ -24,13 +24,13 @@ from wormhole.model.findings import Finding, Report, SeenTable, Severity
 
 __all__ = ["check", "check_binlog_folder", "check_existing_rows"]
 
-_TIMEOUT_S: Final = 60.0  # information_schema of a server with many tables takes its time
+_TIMEOUT_S: Final = 60.0  # seconds; information_schema is slow with many tables
 
 
 def check(address: Address, *, timeout_s: float = _TIMEOUT_S) -> Report:
     """Examine the server for a publisher that uses this account.
 
-    Raises :class:`~wormhole.model.errors.SourceUnavailable` when it cannot be reached,
+    Raises :class:`~wormhole.model.errors.SourceUnavailable` if it cannot be reached, and
     :class:`~wormhole.model.errors.UsageError` for a wrong account or certificate.
     """
     report = Report(address.url)
@@ -80,7 +80,7 @@ def _facts(settings: Settings, address: Address) -> dict[str, str]:
 
 
 def _password(address: Address, risk: tuple[str, str] | None) -> Iterator[Finding]:
-    """Findings on how the account's password may leak. ``risk``: of
+    """Findings on how the account's password may leak. ``risk``: the result of
     :meth:`datastores.mysql.server.login.Login.risk`.
     """
     for remark in address.remarks:

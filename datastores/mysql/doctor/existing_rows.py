@@ -14,7 +14,7 @@ __all__ = ["findings"]
 
 
 def findings(settings: Settings, existing: Sequence[str]) -> Iterator[Finding]:
-    """Findings on whether the account may read the tables of these patterns, whose existing rows are wanted.
+    """Findings on whether the account may read the tables of the patterns ``existing``, for a backfill.
 
     The server hides tables without a privilege, so a backfill of a pattern skips them unnoticed.
     """

@@ -1,4 +1,4 @@
-"""The doctor's finding about a folder of binlog files: the files, and whether they adjoin the server's log."""
+"""The doctor's finding about a folder of binlog files: which files it has, and whether they adjoin the server's log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILL: Final = "fill the folder before the server purges (docs/mysql.md, A folde
 
 
 def finding(connection: Connection[Any], queries: StateQueries, path: Path) -> Finding:
-    """The finding on the folder at ``path``. Reads its last file. Raises as the queries do."""
+    """The finding on the folder at ``path``. Reads the last of its files. Raises as the queries do."""
     folder = BinlogFolder(path, mariadb=queries.mariadb)
     own = queries.view(connection)
     view = folder.join(own, {})
@@ -47,7 +47,7 @@ def finding(connection: Connection[Any], queries: StateQueries, path: Path) -> F
 
 
 def _nothing(connection: Connection[Any], queries: StateQueries, own: ServerState, path: Path, begins: str) -> Finding:
-    """The finding if no file of the folder is before the server's log."""
+    """The finding if the folder has no file from before the server's log."""
     pattern = re.compile(rf"{re.escape(own.base)}\.\d{{6,10}}")
     numbers = sorted(file_number(file.name) for file in path.iterdir() if pattern.fullmatch(file.name))
     if not numbers:

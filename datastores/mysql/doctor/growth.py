@@ -1,4 +1,4 @@
-"""How fast a server writes its log: from the sizes of the binlog files, and when each was begun."""
+"""Measures how fast a server writes its log, from the sizes of the binlog files and the times when they were begun."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["begun_s", "growth_of", "measure_growth"]
 _DAY_S: Final = 86_400.0
 _LEAST_S: Final = 600.0
 _WAIT_S: Final = 10.0
-_PACKET: Final = struct.Struct("<I")  # three bytes of length, one byte of number
-_EVENT: Final = struct.Struct("<BIB")  # the beginning of a packet with an event: zero, when, which kind
-_DESCRIPTION: Final = 15  # the first event of each file
-_FOLLOWS: Final = 4  # the magic of a file
+_PACKET: Final = struct.Struct("<I")  # a packet's header: three bytes length, one byte number
+_EVENT: Final = struct.Struct("<BIB")  # the beginning of a packet with an event: zero, time, type
+_DESCRIPTION: Final = 15  # the event type of a format description, the first event of each file
+_FOLLOWS: Final = 4  # the offset after a file's magic bytes
 
 
 def measure_growth(address: Address, settings: Settings, *, timeout_s: float) -> LogGrowth:
-    """The growth over about the last day. Reads the beginning of a few files."""
+    """The growth over about the last day. Reads the beginnings of a few files."""
     if not settings.flag("log_bin"):
         return LogGrowth(unknown="the server writes no binary log (log_bin=OFF)")
 
@@ -49,9 +49,9 @@ def measure_growth(address: Address, settings: Settings, *, timeout_s: float) ->
 
 
 def growth_of(files: Sequence[BinaryLog], begun: Callable[[BinaryLog], float], now_s: float) -> LogGrowth:
-    """The growth since the last of ``files`` that was begun a day ago or earlier, else since the first file.
+    """The growth since the last of ``files`` that was begun at least a day ago, or else since the first file.
 
-    ``begun``: seconds since 1970; asked for few files.
+    ``begun``: returns the time when a file was begun, in seconds since 1970. It is called for few files.
     """
     if not files:
         return LogGrowth(unknown="the account may not see the binlog files")
@@ -66,7 +66,7 @@ def growth_of(files: Sequence[BinaryLog], begun: Callable[[BinaryLog], float], n
 
 
 def begun_s(dump: Dump) -> float:
-    """When the dump's file was begun, by the time of its format description. The dump must begin with the file.
+    """The time when the dump's file was begun, from its format description. The dump must begin with the file.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` if no format description arrives.
     """

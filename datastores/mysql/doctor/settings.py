@@ -20,14 +20,14 @@ _LAG_S: Final = 60
 _MAX_UPDATE: Final = 64 << 20  # the default of publisher.max_update_bytes
 _MYSQL: Final = ((8, 0), (8, 4))
 _MARIADB: Final = ((10, 6), (10, 11))
-# The privileges to change data or the server. A publisher needs none of them.
+# Privileges to change data or the server, which a publisher does not need.
 _WRITING: Final = frozenset(
     {"ALL PRIVILEGES", "ALL", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "CREATE", "SUPER", "FILE", "SHUTDOWN"}
 )
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
-    """One finding or more for each setting that matters."""
+    """The findings on all settings that matter."""
     for check in _CHECKS:
         yield from check(settings)
 
@@ -131,7 +131,7 @@ def _gtid(settings: Settings) -> Iterator[Finding]:
 
 def _retention(settings: Settings) -> Iterator[Finding]:
     if not settings.flag("log_bin"):
-        return  # there is nothing to keep
+        return  # without a log nothing is kept
     size = sum(log.size for log in settings.logs)
     now = f"{len(settings.logs)} files, {size / (1 << 20):.0f} MiB now"
     if is_rds(settings):
@@ -284,7 +284,7 @@ def _time_zone(settings: Settings) -> Iterator[Finding]:
 
 def _replication(settings: Settings) -> Iterator[Finding]:
     if settings.replicas is None and settings.anonymous:
-        return  # no GRANT is suggested for that account
+        return  # another finding covers the anonymous account
     if settings.replicas is None:
         yield Finding(
             "replica",
@@ -332,7 +332,7 @@ def _replication_ids(settings: Settings) -> Iterator[Finding]:
         return
     held = {privilege for grant in settings.grants for privilege in grant.privileges if grant.scope == "*.*"}
     if settings.mariadb and not held & {"REPLICATION MASTER ADMIN", "ALL PRIVILEGES", "ALL"}:
-        # No warning: the privilege also permits changes, and only ids chosen by hand collide with a replica's.
+        # No warning, because the privilege also permits changes, and only manually chosen ids collide with a replica's.
         what = f"other publishers' are seen; those of replicas are not, as {settings.account} may not list them"
         step = f"to see them as well:\n{grant_to(settings, 'REPLICATION MASTER ADMIN')}"
         yield Finding("replication_ids", OK, what, next_step=step)

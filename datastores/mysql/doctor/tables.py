@@ -1,4 +1,4 @@
-"""The doctor's findings about a server's tables. :func:`read_tables` asks the server, :func:`findings` is pure."""
+"""The doctor's findings about a server's tables. :func:`read_tables` queries the server; :func:`findings` is pure."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _FOREIGN_KEY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """A foreign key that lets InnoDB change this table's rows.
+    """A foreign key by which InnoDB changes this table's rows.
 
-    ``rules``: the rules with which it does, such as ``ON DELETE CASCADE``."""
+    ``rules``: the rules that change rows, such as ``ON DELETE CASCADE``."""
 
     name: str
     parent: str
@@ -51,10 +51,10 @@ class Cascade:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table that is not the system's.
+    """A table outside the system's databases.
 
-    ``key_columns``: the number of columns of the key in the log, 0 without one. ``unreadable``: columns of a character
-    set that cannot be decoded, with its name. ``rows``: the server's estimate, ``None`` where it has none.
+    ``key_columns``: the number of columns of the key in the log; 0: no key. ``unreadable``: columns whose character set
+    cannot be decoded, with its name. ``rows``: the server's estimate; ``None``: it has none.
     """
 
     database: str
@@ -77,7 +77,7 @@ class TableFacts:
 
 
 def findings(settings: Settings, tables: Sequence[TableFacts]) -> Iterator[Finding]:
-    """Findings on the tables that the account may see."""
+    """Findings on the tables that the account can see."""
     yield from _keys(settings, tables)
     yield from _cascades(settings, tables)
     yield from _engines(tables)
@@ -167,14 +167,14 @@ def _some(names: Sequence[str]) -> str:
 
 
 def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
-    """The tables outside the system's databases that the account may see.
+    """The tables outside the system's databases that the account can see.
 
     Raises :class:`~wormhole.model.errors.WormholeError`."""
     key_columns = Counter(
         (row["db"], row["tab"])
         for row in query(
             connection,
-            # Without a primary key the server logs, and marks here, the first unique index without NULL or a prefix.
+            # Without a primary key, the first unique index without NULL or prefix is the logged key, marked here.
             "SELECT table_schema AS db, table_name AS tab FROM information_schema.columns"
             " WHERE column_key = 'PRI' AND table_schema NOT IN %s",
             (_SYSTEM,),
@@ -215,8 +215,8 @@ def read_tables(connection: Connection[DictCursor]) -> list[TableFacts]:
 
 
 def _read_cascades(connection: Connection[DictCursor]) -> dict[tuple[str, str], tuple[Cascade, ...]]:
-    # An account that has only SELECT cannot read the table of the rules. It can read which tables have foreign keys,
-    # and the definitions of tables.
+    # An account with only SELECT cannot read the table of the rules. It can read which tables have foreign keys, and
+    # the definitions of tables.
     rows = query(
         connection,
         "SELECT DISTINCT table_schema AS db, table_name AS tab FROM information_schema.key_column_usage"

@@ -1,1 +1,1 @@
-"""The rows that the tables of a server hold now, read in chunks for backfills."""
+"""Reads the rows that a server's tables hold now, in chunks, for backfills."""

@@ -1,4 +1,4 @@
-"""A table's definition for a backfill: its columns, its key, and why its rows cannot be read in chunks."""
+"""A table's definition for a backfill: its columns, its key, and why its rows may be unreadable in chunks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 _ENGINE: Final = "innodb"
 _VERSIONED: Final = "SYSTEM VERSIONED"
 _ROW_ENDS: Final = ("row_start", "row_end")
-"""The columns that MariaDB makes if a system-versioned table declares none. Only the log has them."""
+"""The columns that MariaDB adds to a system-versioned table that declares none. Only the log has them."""
 _ORDERED_INDEXES: Final = ("BTREE", "")
 _LONG: Final = frozenset({"mediumblob", "longblob", "mediumtext", "longtext", "json"})
 _GEOMETRIES: Final = frozenset(
@@ -50,7 +50,7 @@ _SCHEMA_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A table in the server's list. ``rows``: the server's estimate. ``row_bytes``: average size of a row."""
+    """A table in the server's list. ``rows``: the server's estimate. ``row_bytes``: the average size of a row."""
 
     database: str
     table: str
@@ -67,10 +67,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A table's columns and key. ``created``: `creation` at this time. ``index``: the name of the key's index.
-    ``entries`` and ``asked``: for each column its encoding and its expression in a SELECT. ``coded_key``: for each
-    column of the key whether other bytes may have the same text. ``long``: columns whose values may be larger than an
-    update. ``refused``: why the rows cannot be read; nothing else may be used then.
+    """A table's columns and key. ``created``: the result of `creation`. ``index``: the name of the key's index.
+    ``entries`` and ``asked``: for each column its encoder and its expression in a SELECT. ``coded_key``: for each
+    column of the key, whether different bytes may have the same text. ``long``: columns whose values may exceed an
+    update's limit. ``refused``: why the rows cannot be read; then only the names are valid.
     """
 
     listed: Listed
@@ -93,12 +93,12 @@ class Definition:
 
     @property
     def portable(self) -> bool:
-        """Whether the keys' order is that of integers or bytes."""
+        """Whether the keys are ordered as integers or bytes."""
         return bool(self.key) and all(c.kind in PORTABLE and not c.descending for c in self.key)
 
 
 def creation(connection: Connection[Any], database: str, table: str) -> str:
-    """The statement that creates the present table. Two equal statements mean that nothing was altered in between.
+    """The statement that creates the present table. If two statements are equal, the table was not altered in between.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -107,7 +107,7 @@ def creation(connection: Connection[Any], database: str, table: str) -> str:
 
 
 def read_definition(connection: Connection[Any], listed: Listed, account: str) -> Definition:
-    """Read the definition from the server. ``account``: the publisher's, for a missing GRANT.
+    """Read the definition from the server. ``account``: the publisher's account, for a GRANT.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -120,7 +120,7 @@ def read_definition(connection: Connection[Any], listed: Listed, account: str) -
 def definition_of(
     listed: Listed, created: str, rows: Sequence[Mapping[str, Any]], indexes: Sequence[Mapping[str, Any]], account: str
 ) -> Definition:
-    """The definition made from the server's answers."""
+    """The definition in the server's answers."""
     if any("select" not in str(row["allowed"]).lower().split(",") for row in rows) or not rows:
         return Definition(listed, refused=no_privilege(listed.database, listed.table, account))
     names = [str(row["name"]) for row in rows]
@@ -207,13 +207,13 @@ def _refusal(listed: Listed, key: Sequence[KeyColumn], parts: Sequence[Mapping[s
 
 
 def _unordered_members(column: KeyColumn) -> bool:
-    """Whether a member's name does not determine its number, by which the server orders. The empty name is also that of
-    the error value, and the server lists names with ``?`` for characters beyond the basic plane."""
+    """Whether a member's name does not determine its number, by which the server orders. The error value also has the
+    empty name, and the server lists ``?`` for characters beyond the basic plane."""
     return any(not name or "?" in name for name in column.members)
 
 
 def _index(indexes: Sequence[Mapping[str, Any]], marked: set[str], row_end: str) -> tuple[str, list[Mapping[str, Any]]]:
-    """The index of the log's key, whose columns the server marks, and its parts without ROW END."""
+    """The index of the log's key, whose columns the server marks, and the index's parts without ROW END."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in indexes:
         if str(row["Column_name"]) not in (row_end, *_ROW_ENDS) or str(row["Column_name"]) in marked - {row_end}:
@@ -253,8 +253,8 @@ def _codec(row: Mapping[str, Any]) -> str:
 
 
 def _asked(name: str, kind: str) -> str:
-    """The expression of a column in a SELECT. The text of a FLOAT has only six digits, that of a DOUBLE(20,4) has four
-    decimals; as a DOUBLE both have all.
+    """A column's expression in a SELECT. The text of a FLOAT has only six digits, and that of a DOUBLE(20,4) four
+    decimals. Converted to DOUBLE, both have all digits.
     """
     return f"CAST({quoted(name)} AS DOUBLE)" if kind in {"float", "double"} else quoted(name)
 

@@ -1,7 +1,7 @@
-"""Checks whether the key of an update, written in SQL, denotes the same row.
+"""Checks whether an update's key, written in SQL, selects exactly that key's row.
 
-A key in the log is text in UTF-8. Bytes that are no characters of their column's character set become ``?`` there. A
-row cannot be queried by such a key, so no chunk may begin after it.
+A key in the log is text in UTF-8. Bytes that are no characters of their column's character set become ``?`` there. Such
+a key cannot select its row, so no chunk may begin after it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["cannot_be_asked_for", "is_exact", "is_same", "last_exact"]
 
 _AMBIGUOUS: Final = {"?", "\\"}
-"""Characters that may denote other bytes too: bytes that are no character, and a second backslash of sjis and ujis."""
+"""Characters whose bytes are ambiguous: bytes that are no character, and a second backslash of sjis and ujis."""
 
 
 def is_exact(connection: Connection[Any], definition: Definition, key: bytes, raw: Row | None) -> bool:
     """Whether the key in SQL has exactly the row's values. ``raw``: the server's bytes of the values; ``None``: no
-    value's text may be that of other bytes too (`Definition.coded_key`).
+    value's text is ambiguous (`Definition.coded_key`).
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -44,7 +44,7 @@ def is_exact(connection: Connection[Any], definition: Definition, key: bytes, ra
 
 
 def cannot_be_asked_for(connection: Connection[Any], definition: Definition, key: bytes) -> bool:
-    """Whether a row may have this key although a query by the key finds none.
+    """Whether a row may have this key although a query by the key finds no row.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -61,9 +61,10 @@ def cannot_be_asked_for(connection: Connection[Any], definition: Definition, key
 
 
 def is_same(connection: Connection[Any], definition: Definition, key: bytes, others: Iterable[bytes]) -> bool:
-    """Whether the server regards ``key`` as equal to one of the others.
+    """Whether the server regards ``key`` as equal to one of ``others``.
 
-    Raises :class:`~wormhole.model.errors.WormholeError`, and ``ValueError`` if one of them is no key of the table.
+    Raises :class:`~wormhole.model.errors.WormholeError`, and ``ValueError`` if one of them does not fit the table's
+    key.
     """
     asked = literals_of(definition.key, key)
     pairs = (zip(asked, literals_of(definition.key, other), strict=True) for other in others)
@@ -74,7 +75,7 @@ def is_same(connection: Connection[Any], definition: Definition, key: bytes, oth
 def last_exact(
     connection: Connection[Any], definition: Definition, keys: list[bytes], raw_keys: Mapping[bytes, Row]
 ) -> int:
-    """The number of keys up to the last key after which a chunk may begin; 0: there is no such key."""
+    """The number of keys up to the last key after which a chunk may begin; 0: there is none."""
     count = len(keys)
     while count and not is_exact(connection, definition, keys[count - 1], raw_keys.get(keys[count - 1])):
         count -= 1

@@ -1,7 +1,8 @@
-"""Conditions over a table's key, as SQL. Pure: the server compares and orders the keys, by its own collations.
+"""Builds SQL conditions over a table's key. Pure: the server compares and orders the keys by its collations.
 
-A condition over several columns is written out (``a > 1 OR (a = 1 AND b > 2)``), because the server uses no index range
-for a comparison of rows. Literals have the type and the collation of their column, so that the index is used.
+A condition over several columns is written as single comparisons (``a > 1 OR (a = 1 AND b > 2)``), because the server
+uses no index range for a comparison of rows. Literals have the type and collation of their column, so that the index is
+used.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 PORTABLE: Final = _INTEGERS | {"binary", "varbinary"}
-"""Types of key columns whose order is that of integers or bytes, ascending."""
+"""Types of key columns that are ordered as integers or bytes, ascending."""
 
 
 _DATE: Final = r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -50,7 +51,7 @@ _MOMENTS: Final = {
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
     """A column of a key. ``kind``: its ``DATA_TYPE`` in lower case. ``charset`` and ``collation``: empty unless it is
-    text. ``members``: the members of an ENUM. ``descending``: whether the index is."""
+    text. ``members``: of an ENUM. ``descending``: whether the index is descending."""
 
     name: str
     kind: str
@@ -81,7 +82,7 @@ def _double(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def _single(column: KeyColumn, value: update_pb2.Value) -> str:
-    """The exact single-precision number. The wire has the shortest text that denotes it."""
+    """The exact number of a FLOAT. The value in the key is the shortest text that denotes it."""
     return f"{struct.unpack('<f', struct.pack('<f', _finite(value)))[0]:.17e}"
 
 
@@ -129,11 +130,11 @@ ORDERED: Final[dict[str, tuple[str, Callable[[KeyColumn, update_pb2.Value], str]
     **dict.fromkeys(("inet4", "inet6"), ("bytes", _address)),
     "enum": ("text", _enum),
 }
-"""By type of a key's column: the kind of its values on the wire, and the function that writes a value in SQL."""
+"""By type of a key's column: the kind of its values in updates, and the function that writes a value in SQL."""
 
 
 def literal(column: KeyColumn, value: update_pb2.Value) -> str:
-    """``value`` as SQL. Raises ``ValueError`` if it is no value of the column, or cannot be written in SQL."""
+    """``value`` as SQL. Raises ``ValueError`` if it does not fit the column, or cannot be written in SQL."""
     kind, write = ORDERED[column.kind]
     given = value.WhichOneof("kind")
     if given != kind and (given, kind) != ("uint", "int"):
@@ -142,13 +143,13 @@ def literal(column: KeyColumn, value: update_pb2.Value) -> str:
 
 
 def literals_of(columns: Sequence[KeyColumn], key: bytes) -> list[str]:
-    """A key's values as SQL. Raises ``ValueError`` if it is no key of the columns, or cannot be written in SQL."""
+    """A key's values as SQL. Raises ``ValueError`` if the key does not fit the columns, or cannot be written in SQL."""
     return [literal(column, value) for column, value in zip(columns, key_values(key, len(columns)), strict=True)]
 
 
 def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
-    """Whether the value is valid for a column of dates or times; true for other columns. Servers refuse to compare with
-    an invalid one, such as a 13th month."""
+    """Whether the value is valid for a column of dates or times; true for other columns. Servers refuse a comparison
+    with an invalid value, such as a 13th month."""
     if column.kind not in _MOMENTS:
         return True
     found = _MOMENTS[column.kind].fullmatch(value.text)
@@ -156,24 +157,24 @@ def is_moment(column: KeyColumn, value: update_pb2.Value) -> bool:
         return found is not None
     year, month, day = map(int, found.groups())
     try:
-        date(year or 2000, month or 1, day or 1)  # a zero date may be in a table
+        date(year or 2000, month or 1, day or 1)  # tables may hold zero dates
     except ValueError:
         return False
     return True
 
 
 def above(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The condition for keys after this one."""
+    """The condition for the keys after ``literals``."""
     return _beyond(columns, literals, after=True)
 
 
 def up_to(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The condition for keys up to this one, itself included."""
+    """The condition for the keys up to and including ``literals``."""
     return f"({_beyond(columns, literals, after=False)} OR {_equal(columns, literals)})"
 
 
 def among(columns: Sequence[KeyColumn], keys: Iterable[Sequence[str]]) -> str:
-    """The condition for these keys."""
+    """The condition for the given keys."""
     return f"({' OR '.join(_equal(columns, literals) for literals in keys)})"
 
 
@@ -181,12 +182,12 @@ KEY_SQL: Final = KeySql(literals_of, above, up_to, among)
 
 
 def _equal(columns: Sequence[KeyColumn], literals: Sequence[str]) -> str:
-    """The condition for this key alone."""
+    """The condition for a single key."""
     return f"({' AND '.join(f'{quoted(c.name)} = {text}' for c, text in zip(columns, literals, strict=True))})"
 
 
 def order_by(columns: Sequence[KeyColumn]) -> str:
-    """The order of the index."""
+    """The ORDER BY clause's columns, in the order of the index."""
     return ", ".join(f"{quoted(column.name)}{' DESC' if column.descending else ''}" for column in columns)
 
 
@@ -202,7 +203,7 @@ def _one_side(column: KeyColumn, text: str, *, greater: bool) -> str:
     """The condition for values of one column above or below a literal."""
     if column.kind != "enum":
         return f"{quoted(column.name)} {'>' if greater else '<'} {text}"
-    # The server uses an ENUM's index only for equality, and accepts numbers as its members there.
+    # The server uses an ENUM's index only for equality. It accepts the numbers of members there.
     number = int(text)
     numbers = range(number + 1, len(column.members) + 1) if greater else range(number)
     return f"{quoted(column.name)} IN ({', '.join(map(str, numbers))})" if numbers else "FALSE"

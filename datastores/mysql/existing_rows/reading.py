@@ -1,6 +1,6 @@
-"""Reads a chunk: one SELECT after the other within a snapshot, until the chunk's limits are reached.
+"""Reads a chunk of a table's rows with several SELECTs in one snapshot, until the chunk's limits are reached.
 
-Also finds the key a number of rows further along the index, by which a table is divided into ranges."""
+It also finds the key a given number of rows further along the index, by which a table is divided into ranges."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from wormhole.ports.table_source import ChunkLimits
 __all__ = ["TIMEOUTS", "Reading", "key_behind", "select"]
 
 TIMEOUTS: Final = frozenset({1969, 3024})
-"""The errors of a SELECT that exceeded its time limit."""
-_GRACE_S: Final = 5.0  # the time for the server to end a statement itself, before the connection is closed
+"""The errors of a SELECT that exceeded its timeout."""
+_GRACE_S: Final = 5.0  # seconds after the timeout in which the server must end a statement
 _SLACK: Final = 4
 
 
 def select(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
-    """The SELECT of the rows for which all conditions hold, in the order of the key; ``limit`` 0: all.
+    """The SELECT of the rows that meet all conditions, in the order of the key. ``limit``: the most rows; 0: all.
 
-    Values of long columns are left out if they take more than ``most`` bytes in all. A last column, which exists only
-    with long columns, shows whether they were left out.
+    Values of long columns are left out if together they exceed ``most`` bytes. With long columns a last column shows
+    whether values were left out.
     """
     asked = list(definition.asked)
     if definition.long:
@@ -56,8 +56,8 @@ def select(definition: Definition, conditions: Sequence[str], most: int, limit: 
 
 
 class Reading(ChunkReading[Definition]):
-    """Reads over ``connection``. ``raw_keys``: the server's bytes of keys whose text may be that of other bytes too.
-    ``most``: the most bytes of values in an update."""
+    """Reads through ``connection``. ``raw_keys``: the server's bytes of keys whose text is ambiguous. ``most``: the
+    most bytes of values in an update."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Reading(ChunkReading[Definition]):
         return self._took(begin, got, asked, dropped)
 
     def _add(self, block: list[Row], room: int) -> int:
-        """Keep rows until they make ``room`` bytes of updates. Returns the number of rows kept."""
+        """Encode rows until they take ``room`` bytes of updates. Returns the number of encoded rows."""
         try:
             return self._encoder.add(block, self.rows, self.raw_keys if self._coded else None, room)
         except (ValueError, LookupError, OverflowError) as error:
@@ -108,7 +108,7 @@ class Reading(ChunkReading[Definition]):
             ) from error
 
     def _drain(self, rows: ResultRows) -> int:
-        """Skip the rows after a full chunk as far as that is cheap. Returns the number of rows skipped."""
+        """Skip the rows after a full chunk while that is cheap. Returns the number of skipped rows."""
         room = self.limits.bytes
         dropped = 0
         while block := rows.take():
@@ -123,13 +123,13 @@ class Reading(ChunkReading[Definition]):
 _SKIP_S: Final = 2.0
 
 _SKIP_BYTES: Final = 1 << 20  # the most bytes of an answer with a few keys
-_NEIGHBOURS: Final = 8  # the number of keys read, one of which has to be exact
+_NEIGHBOURS: Final = 8  # the number of keys read, of which one must be exact
 
 
 def key_behind(
     connection: Connection[Any], snapshots: Snapshots, definition: Definition, after: Sequence[str] | None, rows: int
 ) -> bytes | None:
-    """The key ``rows`` rows after ``after`` (literals), or a nearer key if the server takes too long to count so far.
+    """The key ``rows`` rows after ``after`` (literals), or a nearer key if the server takes too long to count that far.
     ``None``: fewer rows follow, or no chunk may begin after the keys found.
 
     Raises :class:`~wormhole.model.errors.WormholeError`, and the driver's errors.

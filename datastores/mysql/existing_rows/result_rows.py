@@ -1,9 +1,9 @@
-"""The rows of a SELECT as they come, without the driver's objects for each value. Hot: compiled where possible.
+"""Reads a SELECT's rows as they arrive, without the driver's objects for each value. Hot: compiled where possible.
 
-What the server sends, in packets of its protocol::
+The server's answer, in packets of its protocol::
 
     answer := number of columns, a packet for each, end      then a packet for each row, and the end or an error
-    packet := length (3, low first) sequence (1) payload     a payload of 0xFFFFFF bytes goes on in the next packet
+    packet := length (3, low first) sequence (1) payload     a payload of 0xFFFFFF bytes continues in the next packet
     row    := for each column: 0xFB (NULL), or a length-encoded string
 """
 
@@ -24,19 +24,19 @@ Row = list[bytes | None]
 
 _HEAD: Final = 4
 _WHOLE: Final = 0xFFFFFF
-"""A packet of this length goes on in the next one."""
+"""A payload of this length continues in the next packet."""
 _NULL: Final = 0xFB
 _TWO_BYTES: Final = 0xFC
 _THREE_BYTES: Final = 0xFD
 _END: Final = 0xFE
 _ERROR: Final = 0xFF
-_END_SIZE: Final = 9  # an end has fewer bytes; a row that begins with 0xFE more
+_END_SIZE: Final = 9  # an end is shorter than this; a row that begins with 0xFE is longer
 
 
 class ResultRows:
-    """The rows of one answer. A caller that stops before the end has to close the connection.
+    """The rows of one answer. A caller that stops before the end must close the connection.
 
-    ``receive``: returns the next bytes, never empty; ``count``: the number of columns.
+    ``receive``: returns the next bytes, at least one. ``count``: the number of columns.
     """
 
     def __init__(self, receive: Callable[[], bytes], count: int) -> None:
@@ -44,14 +44,15 @@ class ResultRows:
         self._count = count
         self._buffer = b""
         self._at = 0
-        self._begun: list[bytes] = []  # packets of a row that goes on in the next one
+        self._begun: list[bytes] = []  # packets of a row that continues in the next packet
         self._error = b""
         self._ended = False
 
     def take(self) -> list[Row]:
-        """The rows that came whole with the next bytes; none at the end.
+        """Receive the next bytes. Returns the rows that they complete; none at the end.
 
-        Raises the driver's errors, also in the middle: the rows before are right, and the connection is still usable.
+        Raises the driver's errors, also after some rows. The rows before an error are valid, and the connection stays
+        usable.
         """
         rows: list[Row] = []
         need = self._walk(rows)
@@ -68,7 +69,7 @@ class ResultRows:
         return rows
 
     def _walk(self, rows: list[Row]) -> int:
-        """Split the packets that have arrived whole. Returns the number of bytes that the next one needs."""
+        """Split the packets that are complete. Returns the number of bytes that the next packet still needs."""
         data = self._buffer
         p = data
         at = self._at
@@ -107,7 +108,7 @@ class ResultRows:
 
 
 def rows_of(connection: Connection[Any], sql: str) -> ResultRows:
-    """Run ``sql``. Raises the driver's errors."""
+    """Run ``sql`` and return its rows. Raises the driver's errors."""
     driver: Any = connection
     driver._execute_command(COMMAND.COM_QUERY, sql.encode())
     count = driver._read_packet().read_length_encoded_integer()
@@ -118,7 +119,7 @@ def rows_of(connection: Connection[Any], sql: str) -> ResultRows:
 
 
 def split_row(data: bytes, at: int, end: int, count: int) -> Row:
-    """The values of the row ``data[at:end]``. Raises the driver's error for bytes that are none."""
+    """The values of the row ``data[at:end]``. Raises the driver's error for bytes that are no row."""
     p = data
     row: Row = []
     begin = at

@@ -1,4 +1,4 @@
-"""The facts about a server that are needed before existing rows are read, and the session in which they are read."""
+"""Reads the facts about a server that existing rows require, and prepares the session in which the rows are read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Server", "ask_server", "prepare_session"]
 
 _IDENTITY: Final = "SELECT CONCAT(@@GLOBAL.server_id, '/', {}) AS identity"
 _SESSION: Final = (
-    # Texts arrive in the character set of their column, and are decoded as in the log.
+    # Texts arrive in their column's character set, and are decoded as those in the log.
     "character_set_results = NULL",
     "lock_wait_timeout = 2",
 )
 _NOW: Final = "SET SESSION system_versioning_asof = DEFAULT"
-"""Shows the present rows, also if the server's default is to show the rows of another time."""
+"""Shows the present rows, even if the server's default is to show the rows of another time."""
 _PACKET_ROOM: Final = 64 << 10
 _NO_GTIDS: Final = Problem(
     "gtid_mode is {} on this server: a snapshot's place in the log cannot be known without GTIDs",
@@ -34,8 +34,8 @@ _NO_GTIDS: Final = Problem(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """``identity``: as in `datastores.mysql.server.state`. ``account``: the publisher's, ``user@host``.
-    ``most_packet``: the most bytes of a row's values. ``refused``: why no table can be read.
+    """``identity``: see `datastores.mysql.server.state`. ``account``: the publisher's, ``user@host``. ``most_packet``:
+    the most bytes of a row's values. ``refused``: why no table can be read.
     """
 
     mariadb: bool

@@ -1,13 +1,13 @@
-"""Snapshots whose place in the log is known.
+"""Takes snapshots whose place in the log is known.
 
-A log shows a commit before a SELECT does: both servers write it, may wait for a replica, and only then make it visible.
-So a place read before or after a SELECT would not be the snapshot's. MariaDB keeps the place in the log with each
-snapshot (``binlog_snapshot_file`` and ``_position``). In MySQL, ``WAIT_FOR_EXECUTED_GTID_SET`` waits until GTIDs are
-visible. Everything that a later snapshot shows was written before the log's end after the snapshot.
+The log shows a commit before a SELECT does: both servers write it, may wait for a replica, and only then make it
+visible. So a place read before or after a SELECT would not be the snapshot's. MariaDB stores the place in the log with
+each snapshot (``binlog_snapshot_file`` and ``_position``). In MySQL, ``WAIT_FOR_EXECUTED_GTID_SET`` waits until GTIDs
+are visible, and the end of the log, read after the snapshot, follows everything in the snapshot.
 
-MariaDB's XA COMMIT is the exception: it is in the log, before the snapshot's place, shortly before its rows are
-visible. Until then ``XA RECOVER`` lists the transaction. So before the snapshot is taken, each listed transaction must
-disappear from the list, or be listed for so long that it is only prepared and not being committed.
+MariaDB's XA COMMIT is an exception: it is in the log, before the snapshot's place, shortly before its rows are visible.
+Until then ``XA RECOVER`` lists the transaction. So the snapshot is taken only after each listed transaction left the
+list, or was listed for so long that it is only prepared and not being committed.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ __all__ = ["MariaSnapshots", "MySqlSnapshots", "Snapshots"]
 _PATIENCE_S: Final = 3.0
 _AGAIN_S: Final = 0.02
 _PREPARED_S: Final = 5.0
-"""A transaction that is listed for so long is only prepared. One that is being committed is listed for microseconds."""
+"""A transaction that is listed for this long is only prepared. One that is being committed is listed for
+microseconds."""
 
 Wait = Callable[[float], None]
-"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` when the call is to end."""
+"""Pauses for this many seconds. Raises :class:`~wormhole.model.errors.SourceUnavailable` to end the call."""
 
 
 class Snapshots(ABC):
-    """Snapshots of one kind of server. ``timed``: makes a SELECT that the server ends after this many seconds."""
+    """Takes snapshots on one kind of server. ``timed``: adds a timeout to a SELECT."""
 
     @abstractmethod
     def begin(self, connection: Connection[Any], not_before: Datamarker, wait: Wait) -> LogPosition:
-        """Open a transaction whose snapshot shows everything before ``not_before``. Returns a place before which
-        everything that it shows lies.
+        """Open a transaction whose snapshot shows everything before ``not_before``. Returns a place after everything
+        that the snapshot shows.
 
         Raises :class:`~wormhole.model.errors.SourceUnavailable` if the server does not show ``not_before`` yet.
         """
 
     @abstractmethod
     def timed(self, select: str, seconds: float) -> str:
-        """``select`` with a time limit. It must begin with SELECT."""
+        """``select`` with a timeout that the server enforces. It must begin with SELECT."""
 
 
 class MariaSnapshots(Snapshots):
     """MariaDB."""
 
     def __init__(self) -> None:
-        self._listed: dict[str, float] = {}  # XA transactions, and since when
+        self._listed: dict[str, float] = {}  # listed XA transactions, and since when
 
     def begin(self, connection: Connection[Any], not_before: Datamarker, wait: Wait) -> LogPosition:
         deadline = time.monotonic() + _PATIENCE_S
@@ -81,7 +82,7 @@ class MariaSnapshots(Snapshots):
         return f"SET STATEMENT max_statement_time = {max(0.001, seconds):.3f} FOR {select}"
 
     def _await_xa(self, connection: Connection[Any], deadline: float, wait: Wait) -> None:
-        """Wait until every XA COMMIT that is in the log is visible."""
+        """Wait until every XA COMMIT in the log is visible."""
         waited: set[str] | None = None
         while True:
             now = time.monotonic()
@@ -100,7 +101,7 @@ class MariaSnapshots(Snapshots):
 
 
 class MySqlSnapshots(Snapshots):
-    """MySQL with GTIDs. ``status``: the statement that shows the end of the log."""
+    """Takes snapshots on MySQL with GTIDs. ``status``: the statement that shows the end of the log."""
 
     def __init__(self, version: tuple[int, int, int]) -> None:
         self._status = "SHOW MASTER STATUS" if version < (8, 2, 0) else "SHOW BINARY LOG STATUS"

@@ -1,4 +1,4 @@
-"""The tables of a MySQL or MariaDB server as a source of existing rows."""
+"""The tables of a MySQL or MariaDB server as a source of existing rows, for backfills."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _WIDER: Final = 16
 _GONE: Final = frozenset({1049, 1051, 1146, 1932})
 _DENIED: Final = frozenset({1044, 1142, 1143})
 _ALTERED: Final = frozenset({1054, 1176, 1412, 1072})
-"""Errors of a statement whose table was altered since its definition was read."""
+"""The errors of a statement whose table was altered since its definition was read."""
 _REFUSALS: Final = _GONE | _DENIED | _ALTERED
 
 
@@ -68,7 +68,7 @@ _Session = tuple["Connection[Any]", Server]
 class MySqlTables(SqlTables[_Session, Definition, Reading]):
     """Implements :class:`~wormhole.ports.table_source.TableSource` for the server that ``url`` names.
 
-    A chunk's ``high`` is the text of a place: incarnation, file and offset.
+    The ``high`` of a chunk is a place as text: incarnation, file and offset.
     """
 
     _SLOW_HINT = (
@@ -80,7 +80,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         super().__init__(url, options, "mysql")
         self._address: Address | None = None
         self._identity = ""  # the server from which the definitions were read
-        self._shards: dict[str, str] = {}  # by table, where it has one
+        self._shards: dict[str, str] = {}  # the shard of each table that has a single one
 
     # --- the port ------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
             return not (any(definition.coded_key) and cannot_be_asked_for(connection, definition, key))
 
     def interrupt(self) -> None:
-        """See the port. The connection is cut, and the server soon ends the statement by itself."""
+        """See the port. The connection is cut, so the server soon ends the statement."""
         super().interrupt()
         session = self._session
         raw = session and getattr(session[0], "_sock", None)
@@ -171,7 +171,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
             _check_unaltered(connection, definition)
             query(connection, "COMMIT")
         else:
-            self.close(at_once=True)  # which ends the transaction
+            self.close(at_once=True)  # ends the transaction
             with self._connected() as (another, _):
                 _check_unaltered(another, definition)
         return reading, high
@@ -184,7 +184,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         except Exception as error:
             if _number(error) in _REFUSALS:
                 raise
-            with translating(f"keys of {definition.name}", connection):  # no row arrived: fewer would not help
+            with translating(f"keys of {definition.name}", connection):  # a smaller chunk would not help
                 raise
 
     def _last(self, reading: Reading, until: bytes | None) -> bytes | None:
@@ -230,7 +230,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         return found
 
     def _missing(self, connection: Connection[Any], server: Server, table: str) -> UnreadableTable:
-        """Why the server does not list a table."""
+        """The error for a table that the server does not list."""
         for hidden in self._hidden(connection, server, table):
             return UnreadableTable(hidden.refused.text, hint=hidden.refused.hint, code=hidden.refused.code)
         return gone(table)
@@ -239,7 +239,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         refused = server.refused or self._left_out(listed)
         try:
             found = read_definition(connection, listed, server.account)
-        except UsageError:  # SHOW CREATE TABLE needs the right to read the whole table
+        except UsageError:  # SHOW CREATE TABLE requires SELECT on the whole table
             found = Definition(listed, refused=no_privilege(listed.database, listed.table, server.account))
         return found if found.refused or not refused else replace(found, refused=refused)
 
@@ -318,7 +318,7 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         return connection, server
 
     def _check_server(self, server: Server, not_before: Datamarker) -> None:
-        """Check that ``not_before`` is a place of this server's log."""
+        """Check that ``not_before`` is in this server's log."""
         wanted = not_before.order.incarnation
         if self._checked == wanted:
             return
@@ -345,14 +345,14 @@ class MySqlTables(SqlTables[_Session, Definition, Reading]):
         )
 
     def _logged(self) -> list[str]:
-        """The tables that the log's readers have met."""
+        """The tables that readers found in the log."""
         return [".".join(name) for name in Catalog(self._state_dir / "tables.jsonl").all()]
 
     def _hidden(self, connection: Connection[Any], server: Server, name: str) -> list[ScannedTable]:
-        """A table of the log that the server does not list, because it was dropped or the account may not see it."""
+        """A table in the log that the server does not list, because it was dropped or is hidden from the account."""
         database, _, table = name.partition(".")
         if query(connection, _KIND, (database, table)):
-            return []  # a view
+            return []  # the name is a view's
         try:
             creation(connection, database, table)
         except UsageError:
@@ -378,20 +378,19 @@ def _listed(row: dict[str, Any]) -> Listed:
 
 
 def _check_unaltered(connection: Connection[Any], definition: Definition) -> None:
-    """Check that the rows that were read have the columns of ``definition``. Their transaction, which is still open,
-    prevents a later change."""
+    """Check that the rows read have the columns of ``definition``. Their open transaction prevents a later change."""
     if creation(connection, definition.listed.database, definition.listed.table) != definition.created:
         raise AlteredError
 
 
 def _number(error: Exception) -> int:
-    """The number of a server's error; 0: it is no server's error."""
+    """The number of a server's error; 0: the error is not a server's."""
     return server_text(error)[0] if isinstance(error, pymysql.MySQLError) else 0
 
 
 @contextmanager
 def _ending_chunk(table: str, connection: Connection[Any]) -> Iterator[None]:
-    """Translate the driver's errors. After an error while rows arrived, a smaller chunk may succeed."""
+    """Translate the driver's errors in the block. After an error while rows arrive, a smaller chunk may succeed."""
     try:
         with translating(f"rows of {table}", connection):
             yield

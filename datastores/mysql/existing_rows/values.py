@@ -1,7 +1,7 @@
-"""Rows of a text result, byte for byte as the decoder of the log encodes the same values. Hot: compiled where possible.
+"""Encodes the rows of a text result with the same bytes as the decoder of the log. Hot: compiled where possible.
 
-The server sends each text in the character set of its column (``character_set_results`` is NULL), so that it is decoded
-here by the same rules as in the log. An entry is what follows a field's tag: a length and a ``Value`` of the wire.
+The server sends each text in its column's character set (``character_set_results`` is NULL), so that the rules of the
+log apply to its decoding. An entry is the part of a field after its tag: a length and a ``Value``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datastores.mysql.decode.floats import Singles
 __all__ = ["Entry", "RowEncoder", "entry_of_kind"]
 
 Entry = Callable[[bytes], bytes]
-"""What the server sends of a value that is not NULL, to its entry."""
+"""Returns the entry for the server's bytes of a value that is not NULL."""
 
 _READ: Final = b"\x08\x08"
 _KEY: Final = b"\x12"
@@ -27,7 +27,7 @@ _LEFT_OUT: Final = b"1"
 _NULL: Final = b"\x02\x40\x01"
 _DOUBLE: Final = struct.Struct("<d")
 _SINGLE: Final = struct.Struct("<f")
-_SHORT: Final = 125  # bytes of a string whose entry has one byte for each length
+_SHORT: Final = 125  # the most bytes of a string whose two lengths take one byte each
 _TEXT_HEADS: Final = tuple(bytes((n + 2, 0x12, n)) for n in range(_SHORT + 1))
 _BYTES_HEADS: Final = tuple(bytes((n + 2, 0x0A, n)) for n in range(_SHORT + 1))
 _UNDECODED: Final = "backslashreplace"
@@ -52,7 +52,7 @@ def _long(tag: bytes, raw: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-_SMALLEST, _LARGEST = 1 << 13, 1 << 20  # the range of the numbers that take three bytes
+_SMALLEST, _LARGEST = 1 << 13, 1 << 20  # the range of the numbers whose varint takes three bytes
 _SMALL: Final = {str(n).encode(): _number(b"\x18", 2 * n) for n in range(_SMALLEST)}
 
 
@@ -84,7 +84,7 @@ def _single(raw: bytes) -> bytes:
 
 
 def _decimal(raw: bytes) -> bytes:
-    """ZEROFILL shows zeros that the log does not."""
+    """Encode a DECIMAL. ZEROFILL adds zeros that the log does not have."""
     sign, digits = (b"-", raw[1:]) if raw[:1] == b"-" else (b"", raw)
     if digits[:1] == b"0" and digits[1:2] not in (b"", b"."):
         digits = digits.lstrip(b"0")
@@ -106,7 +106,7 @@ def _bytes(raw: bytes) -> bytes:
 
 
 def _utf8(raw: bytes) -> bytes:
-    """Text; what is no UTF-8 goes as bytes."""
+    """Encode a text. Invalid UTF-8 is sent as bytes."""
     if not raw.isascii():
         try:
             raw.decode()
@@ -123,7 +123,7 @@ def _coded(codec: str) -> Entry:
 
 
 def _member(codec: str) -> Entry:
-    """Names of an ENUM or a SET."""
+    """The encoder for the names of an ENUM or a SET."""
     errors = ERRORS if codec else _UNDECODED
 
     def entry(raw: bytes) -> bytes:
@@ -159,8 +159,8 @@ _FIXED: Final[dict[str, Entry]] = {
 
 
 def entry_of_kind(kind: str, codec: str, *, compressed: bool = False) -> Entry:
-    """How a column of the type ``kind`` (``DATA_TYPE``, lower case) is encoded. ``codec``: the codec of its text,
-    empty for bytes and for a character set without one."""
+    """The encoder of a column of type ``kind`` (``DATA_TYPE``, lower case). ``codec``: the codec of its text; empty for
+    bytes and for a character set without a codec."""
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in ("enum", "set"):
@@ -175,9 +175,9 @@ def entry_of_kind(kind: str, codec: str, *, compressed: bool = False) -> Entry:
 class RowEncoder:
     """Encodes rows of one table.
 
-    ``entries``: the encoder of each column; ``key``: positions of the key's columns, in the key's order. ``most``:
-    bytes of values that an update may have; one with more comes without them. ``flagged``: a row has one more value,
-    ``1`` where values of it were left out. ``size``: bytes of all updates.
+    ``entries``: the encoder of each column. ``key``: positions of the key's columns, in the key's order. ``most``: the
+    most bytes of values in an update; a larger update comes without them. ``flagged``: each row has one more value,
+    which is ``1`` if values were left out. ``size``: bytes of all updates.
     """
 
     def __init__(self, entries: Sequence[Entry], key: Sequence[int], most: int, flagged: bool = False) -> None:
@@ -196,10 +196,10 @@ class RowEncoder:
         raw_keys: dict[bytes, list[bytes | None]] | None,
         room: int,
     ) -> int:
-        """Encode ``rows`` until ``size`` is ``room``; returns how many.
+        """Encode ``rows`` until ``size`` reaches ``room``. Returns the number of encoded rows.
 
-        ``found``: gets their updates by key, a ``RowKey`` without a table; ``raw_keys``: the keys as they came. Raises
-        ``ValueError`` and the like for what is no value of its column.
+        ``found``: receives the updates by key, a ``RowKey`` without a table. ``raw_keys``: receives the keys as the
+        server sent them. Raises ``ValueError`` or a similar error for a value that does not fit its column.
         """
         entries = self._entries
         columns = self._columns

@@ -1,6 +1,6 @@
-"""The GTIDs in a binlog file: the list of those logged before it, and the ids of its own transactions.
+"""Reads the GTIDs of a binlog file: the list of those logged before it, and those of its own transactions.
 
-A file's list and its transactions together are the list of the next file. If they agree, no transaction is missing
+A file's list and its transactions together must equal the next file's list. If they do, no transaction is missing
 between the two files. This proves nothing about transactions without GTID, which are in no list.
 """
 
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 BEGINNINGS: Final = frozenset({events.GTID, events.ANONYMOUS_GTID, events.GTID_TAGGED, events.MARIADB_GTID})
-"""Events with which a transaction begins."""
+"""The events that begin a transaction."""
 
 _LIST_COUNT: Final = (1 << 28) - 1  # the upper four bits are flags
 
 Gtid = tuple[str, int]
-"""``uuid`` or ``uuid:tag`` (MariaDB: ``domain-server``), and the number."""
+"""``uuid`` or ``uuid:tag`` (MariaDB: ``domain-server``), and the transaction's number."""
 
 
 class FileGtids(Protocol):
@@ -46,11 +46,11 @@ class FileGtids(Protocol):
         """Add the next transaction."""
 
     def differs(self, following: str) -> str:
-        """The difference between this and the list of the next file; empty: none."""
+        """The difference between these GTIDs and the list of the next file; empty: there is none."""
 
 
 def gtid_of(event: bytes) -> Gtid | None:
-    """The GTID in ``event``, one of `BEGINNINGS`, without its checksum; ``None``: it has no GTID.
+    """The GTID in ``event``, one of `BEGINNINGS` without its checksum; ``None``: it has none.
 
     Raises :class:`DecodeError`.
     """
@@ -72,7 +72,7 @@ def _source(uuid: bytes) -> str:
 
 
 def listed(event: bytes) -> str:
-    """The text of a file's list. ``event``: the event of the list, without checksum. Raises :class:`DecodeError`."""
+    """The text of a file's list. ``event``: the list's event without checksum. Raises :class:`DecodeError`."""
     body = event[events.HEADER :]
     if event[4] == events.PREVIOUS_GTIDS:
         return str(GtidSet.decode(body))
@@ -84,12 +84,12 @@ def listed(event: bytes) -> str:
 
 
 def parse_listed(text: str, *, mariadb: bool) -> FileGtids:
-    """The list of a file. Raises :class:`~wormhole.model.errors.PositionError`."""
+    """Parse the text of a file's list. Raises :class:`~wormhole.model.errors.PositionError`."""
     return _MariaGtids(text) if mariadb else _MySqlGtids(text)
 
 
 def position_of(text: str) -> str:
-    """MariaDB: the last GTID of each domain in a file's list, which has one for each domain and server."""
+    """MariaDB: the last GTID of each domain in a file's list, which has one GTID for each domain and server."""
     last: dict[int, tuple[int, int]] = {}
     for domain, server, sequence in _entries(text):
         last[domain] = max(last.get(domain, (0, 0)), (sequence, server))
@@ -97,7 +97,7 @@ def position_of(text: str) -> str:
 
 
 def covers(delivered: str, text: str, *, mariadb: bool) -> bool:
-    """Whether everything in a file's list was delivered."""
+    """Whether ``delivered`` contains everything in the list ``text`` of a file."""
     if not mariadb:
         return GtidSet.parse(text).issubset(GtidSet.parse(delivered))
     have = MariaPosition.parse(delivered)
@@ -105,7 +105,7 @@ def covers(delivered: str, text: str, *, mariadb: bool) -> bool:
 
 
 def together(delivered: str, text: str, *, mariadb: bool) -> str:
-    """The union of what was delivered and a file's list."""
+    """The union of ``delivered`` and the list ``text`` of a file."""
     if not mariadb:
         return str(GtidSet.parse(delivered).union(GtidSet.parse(text)))
     both = MariaPosition.parse(position_of(text))
@@ -116,7 +116,7 @@ def together(delivered: str, text: str, *, mariadb: bool) -> str:
 
 
 def is_in(delivered: str, *, mariadb: bool) -> Callable[[Gtid], bool]:
-    """A function that returns whether a transaction was delivered."""
+    """A function that returns whether a transaction is in ``delivered``."""
     if not mariadb:
         have = GtidSet.parse(delivered)
         return lambda gtid: have.contains(*gtid)
@@ -125,7 +125,8 @@ def is_in(delivered: str, *, mariadb: bool) -> Callable[[Gtid], bool]:
 
 
 def grew(before: str, first: Gtid | None, after: str, *, mariadb: bool) -> bool:
-    """Whether the list ``before`` a file and its ``first`` transaction are in ``after``, the list of a later file."""
+    """Whether ``after``, the list of a later file, contains the list ``before`` and its file's ``first``
+    transaction."""
     if not mariadb:
         early = GtidSet.parse(before)
         if first is not None and early.contains(*first):
@@ -136,7 +137,7 @@ def grew(before: str, first: Gtid | None, after: str, *, mariadb: bool) -> bool:
     then = {f"{domain}-{server}": sequence for domain, server, sequence in _entries(after)}
     if first is not None and not first[1] <= then.get(first[0], 0):
         return False
-    domains = {source.partition("-")[0] for source in then}  # other domains were deleted (see `_MariaGtids.differs`)
+    domains = {source.partition("-")[0] for source in then}  # a missing domain was deleted (see `_MariaGtids.differs`)
     return all(
         sequence <= then.get(f"{domain}-{server}", 0)
         for domain, server, sequence in _entries(before)

@@ -1,4 +1,4 @@
-"""Names of the files of a binary log: a base, and a number."""
+"""Parses and builds the names of binary log files: a base and a number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wormhole.model.errors import DecodeError
 
 __all__ = ["basename", "file_name", "file_number"]
 
-_FILE: Final = re.compile(r"([^/\0]+)\.(\d{1,10})", re.DOTALL)  # the server's word: it becomes part of a path
+_FILE: Final = re.compile(r"([^/\0]+)\.(\d{1,10})", re.DOTALL)  # without "/", because it becomes part of a path
 
 
 def file_number(name: str) -> int:
-    """The number of a file of the log: 42 of ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
+    """The number in a file's name: 42 for ``binlog.000042``. Raises :class:`~wormhole.model.errors.DecodeError`."""
     found = _FILE.fullmatch(name)
     if not found:
         raise DecodeError(f"{name!r} is no name of a binary log: it does not end with a number, or names a folder")
@@ -29,5 +29,5 @@ def basename(name: str) -> str:
 
 
 def file_name(base: str, number: int) -> str:
-    """The file of that number: six digits, more from 1000000 on."""
+    """The name of the file ``number``: six digits, more from 1000000 on."""
     return f"{base}.{number:06d}"

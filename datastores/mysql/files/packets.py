@@ -1,11 +1,11 @@
-"""A binlog file's events as the packets of a dump, as a server would send them, so that a walk reads both alike.
+"""Reads a binlog file's events as the packets that a server's dump would contain, so that a walk can read both.
 
 ::
 
     file    := magic format-description (list-of-GTIDs | others)* event*
-    stream  := rotate(made here, of no file) format-description event*, from the place on that was asked for
+    stream  := rotate(made here) format-description event*, from the requested place on
 
-The file is always read from its beginning, to check that its events adjoin and to note its transactions' GTIDs.
+The file is always read from its beginning, to check that its events adjoin and to collect its transactions' GTIDs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLACE: Final = (1 << 32) - 1
 _LISTS: Final = frozenset({events.PREVIOUS_GTIDS, events.GTID_LIST})
 _ENDS: Final = frozenset({events.XID, events.XA_PREPARE, events.TRANSACTION_PAYLOAD, events.QUERY})
 _NO_END: Final = ("BEGIN", "SAVEPOINT", "XA ")
-# Events that a server sends only on request. The product's dumps do not request them, so the checksum of an anchor does
+# Events that a server sends only on request. Dumps of the publisher do not request them, so an anchor's checksum does
 # not include them.
 _NOT_SENT: Final = frozenset({events.ANNOTATE_ROWS})
 _NO_TRANSACTION: Final = frozenset({events.ROTATE, events.STOP, events.FORMAT_DESCRIPTION, *_LISTS})
@@ -48,9 +48,9 @@ _NO_TRANSACTION: Final = frozenset({events.ROTATE, events.STOP, events.FORMAT_DE
 class FolderFile:
     """A file of the log in a folder. ``began_s``: when it was begun. ``server_id``: the server that began it.
 
-    ``fingerprint``: see `datastores.mysql.history.incarnations`. ``gtids``: its list of the GTIDs logged before it,
-    ``None``: it has no list. ``first``: its first transaction, if that has a GTID. ``stamp``: changes when the file is
-    written to.
+    ``fingerprint``: see `datastores.mysql.history.incarnations`. ``gtids``: its list of the GTIDs logged before it;
+    ``None``: it has no list. ``first``: the GTID of its first transaction; ``None``: it has none. ``stamp``: changes
+    when the file is written to.
     """
 
     number: int
@@ -65,7 +65,7 @@ class FolderFile:
 
 
 def read_head(path: Path) -> FolderFile:
-    """Read the head of a file. Raises :class:`DecodeError` if it is no binlog file, and ``OSError``."""
+    """Read the beginning of a file. Raises :class:`DecodeError` if it is no binlog file, and ``OSError``."""
     with path.open("rb") as file:
         state = _stat(file)
         if (magic := file.read(len(_MAGIC))) != _MAGIC:
@@ -99,12 +99,11 @@ def read_head(path: Path) -> FolderFile:
 
 
 class FilePackets:
-    """The packets of ``file`` from ``offset`` on. ``checksums``: whether packets of the stream before it had a
-    checksum.
+    """The packets of ``file`` from ``offset`` on. ``checksums``: whether earlier packets of the stream had a checksum.
 
     ``skip``: returns whether a transaction is left out. ``logged``: the GTIDs logged up to the file's end, without its
-    last transaction. ``closed``: the file ends as a server ends a file; a name of the next file fits. ``anonymous``:
-    the file has transactions without GTID.
+    last transaction. ``closed``: the file ends with the name of the next file, as a server ends it. ``anonymous``: the
+    file has transactions without GTID.
     """
 
     def __init__(
@@ -123,15 +122,14 @@ class FilePackets:
         self.logged: FileGtids = parse_listed(file.gtids or "", mariadb=mariadb)
         self.last: Gtid | None = None
         self._offset = offset
-        self._ends_with: bytes | bool = True  # the last transaction, or a statement that may be its end
+        self._ends_with: bytes | bool = True  # whether the last event ends a transaction, or its statement
         self._skip = skip
         self._pieces: Generator[bytes] = self._packets()
 
     def read(self) -> bytes:
-        """The next packets, or parts of a large one. Empty after the last complete packet.
+        """Read the next packets, or parts of a large one. Empty after the last complete packet.
 
-        Raises :class:`DecodeError`, :class:`Diverged` when no event begins at the offset, and
-        :class:`SourceUnavailable`.
+        Raises :class:`DecodeError`, :class:`Diverged` if no event begins at the offset, and :class:`SourceUnavailable`.
         """
         try:
             return next(self._pieces, b"")
@@ -147,7 +145,7 @@ class FilePackets:
 
     @property
     def ended(self) -> bool:
-        """Whether the last transaction that was read is complete. A walk determines this more exactly."""
+        """Whether the last transaction read seems complete. A walk determines this exactly."""
         last = self._ends_with
         return last if isinstance(last, bool) else _ends(_bare(last, self.checksums))
 
@@ -173,7 +171,7 @@ class FilePackets:
             header = file.read(events.HEADER)
             kind, length = _check(header, at)
             if length > left:
-                break  # the server ended while writing it, or the copy is incomplete: see `closed`
+                break  # the server crashed while writing it, or the copy is incomplete: see `closed`
             held = length <= _PIECE or kind in _LISTS or kind in BEGINNINGS
             event = header + file.read(length - events.HEADER) if held else header
             if kind in BEGINNINGS:
@@ -210,7 +208,7 @@ class FilePackets:
             yield b"".join(parts)
 
     def _begins(self, event: bytes) -> bool:
-        """Note the beginning of a transaction. Returns whether it is left out."""
+        """Record the beginning of a transaction. Returns whether it is left out."""
         if self.last is not None:
             self.logged.add(self.last)
         self.last = gtid_of(event)
@@ -223,7 +221,7 @@ class FilePackets:
 
 
 def rotate_packet(name: str, position: int, *, checksum: bool) -> bytes:
-    """The packet that a server sends before a file, with the place at which the stream continues."""
+    """The packet that a server sends before a file, which has the place where the stream continues."""
     body = struct.pack("<Q", position) + name.encode()
     length = events.HEADER + len(body) + (events.CHECKSUM if checksum else 0)
     event = _HEADER.pack(0, events.ROTATE, 0, length, 0, events.ARTIFICIAL) + body
@@ -233,7 +231,7 @@ def rotate_packet(name: str, position: int, *, checksum: bool) -> bytes:
 
 
 def _large(header: bytes, file: BinaryIO, length: int) -> Iterator[bytes]:
-    """A large event as packets, returned in pieces. All packets but the last have the largest size."""
+    """A large event as packets, in parts. Every packet but the last has the largest size."""
     left, first = length + 1, b"\0" + header
     while True:
         size = min(left, WHOLE_PAYLOAD)
@@ -251,7 +249,7 @@ def _large(header: bytes, file: BinaryIO, length: int) -> Iterator[bytes]:
 
 
 def _check(header: bytes, at: int, *, encrypted: bool = False) -> tuple[int, int]:
-    """Type and length of the event at ``at``. ``encrypted``: the events from here on are encrypted."""
+    """Type and length of the event at ``at``. ``encrypted``: the following events are encrypted."""
     if len(header) < events.HEADER:
         raise DecodeError("it is cut in its beginning")
     _, kind, _, length, end, _ = _HEADER.unpack(header)
@@ -261,7 +259,7 @@ def _check(header: bytes, at: int, *, encrypted: bool = False) -> tuple[int, int
 
 
 def _ends(query: bytes) -> bool:
-    """Whether a statement may be the last one of its transaction."""
+    """Whether a statement may be the end of its transaction."""
     return not parse_query(query[events.HEADER :]).sql.startswith(_NO_END)
 
 

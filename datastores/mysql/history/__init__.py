@@ -1,1 +1,1 @@
-"""The histories of servers that were read, and the proof that the log still belongs to one."""
+"""Keeps the histories of the servers that were read, and checks that the log belongs to one of them."""

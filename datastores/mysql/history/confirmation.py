@@ -1,8 +1,8 @@
-"""Answers that are believed only after a second connection has confirmed them.
+"""Believes certain answers of a server only after a second connection confirmed them.
 
-Neither the text of an answer nor the frame of an event has a checksum. One byte changed on its way can look like
-another server, a shorter log or a damaged event, and each of these holds flows until an operator acts. Therefore the
-first such answer is only noted, and the query is repeated over another connection.
+Neither the text of an answer nor the frame of an event has a checksum. One byte changed in transit can look like
+another server, a shorter log or a damaged event. Each of these holds flows until an operator acts. So the first such
+answer is only recorded, and the query is repeated on another connection.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Believe", "Confirmation", "Unconfirmed"]
 T = TypeVar("T")
 
 Believe = Callable[[str], None]
-"""Called with the conclusion from an answer. Raises :class:`Unconfirmed` unless another connection's answer led to the
-same."""
+"""Called with the conclusion from an answer. Raises :class:`Unconfirmed` unless an answer on another connection led to
+the same conclusion."""
 
 _KEPT: Final = 256
 _TRIES: Final = 6
@@ -36,15 +36,15 @@ class Unconfirmed(SourceUnavailable):
 
 
 class Confirmation:
-    """The answers of each connection so far. Thread-safe. Their number is bounded: the oldest is removed."""
+    """The recent conclusions of each connection. Thread-safe. Beyond a limit the oldest is removed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[str, object] = {}
 
     def believe(self, what: str, connection: object) -> None:
-        """Note that ``connection`` answered ``what``. Raises :class:`Unconfirmed` unless another connection has
-        answered the same, which confirms it."""
+        """Record that ``connection`` led to the conclusion ``what``. Raises :class:`Unconfirmed` unless another
+        connection led to it too."""
         with self._lock:
             first = self._answers.setdefault(what, connection)
             if first is not connection:
@@ -55,14 +55,14 @@ class Confirmation:
         raise Unconfirmed(what)
 
     def by(self, connection: object) -> Believe:
-        """`believe` for the answers of ``connection``."""
+        """`believe` for the conclusions of ``connection``."""
         return lambda what: self.believe(what, connection)
 
     def twice(self, ask: Callable[[], T]) -> T:
-        """The answer to ``ask``, which connects anew at each try. An error for an operator is raised only if it occurs
-        twice.
+        """The result of ``ask``, which opens a new connection for each attempt. An error that needs an operator is
+        raised only if it occurs twice.
 
-        Raises that error, the other errors of ``ask``, and :class:`Unconfirmed` if no two answers agree.
+        Raises that error, the other errors of ``ask``, and :class:`Unconfirmed` if no two results agree.
         """
         errors: list[str] = []
         for _ in range(_TRIES - 1):

@@ -1,10 +1,10 @@
-"""Whether a server's log is still the one that was read. Checked after every interruption of the connection.
+"""Checks after every interruption of the connection whether a server's log is still the one that was read.
 
-MariaDB's servers have no identity, and a copy of a MySQL server keeps its uuid and gives the same GTIDs again. Suppose
-a server was restored from an older backup, then wrote and purged until its numbers passed the ones seen. It looks like
-a server that only purged. Only the files distinguish the two: the newest file that was seen and still exists must be
-the same. This proves the history up to that file, because files' numbers have no gaps. If no such file is left, there
-is no proof. An unbroken connection is also a proof, because a server is not restored while it serves one.
+MariaDB's servers have no identity. A copy of a MySQL server keeps its uuid and uses the same GTIDs again. Suppose a
+server was restored from an older backup, then wrote and purged until its numbers exceeded the known ones. It looks like
+a server that only purged. Only the files distinguish the two: the newest known file that still exists must be the same.
+This proves the history up to that file, because the files' numbers have no gaps. If no known file is left, there is no
+proof. An unbroken connection is also a proof, because a server is not restored while it serves one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def lost_history(
     read: Read | None = None,
     leads: Callable[[int], bool] = lambda _: False,
 ) -> Lost | None:
-    """Why the server's log is not, or not provably, the one that was seen. ``None``: it is, or it was never seen.
+    """Why the server's log is not, or not provably, the known one. ``None``: it is, or no log is known.
 
-    ``fingerprint`` reads a file's fingerprint. ``believe`` is called with the reason; it raises if the reason has to be
-    confirmed first. ``read``: how far the present log was read. ``leads``: whether the folder's files from a number on
-    are continued by the server's first file.
+    ``fingerprint`` reads a file's fingerprint. ``believe`` is called with the reason, and raises if the reason must be
+    confirmed first. ``read``: how far the present log was read. ``leads``: returns whether the folder's files from a
+    number on continue up to the server's first file.
     """
     known = incarnations.known(view.identity)
     if known is None:
@@ -57,7 +57,7 @@ def _lost_files(
     if not known.files:
         return None
     left = [number for number in known.files if view.own_size(number) is not None]
-    # The view has only those files of the folder that are the same as before.
+    # The view includes only those files of the folder that did not change.
     through = max((number for number in known.files if view.kept_file(number) is not None), default=None)
     if not left and through is not None and leads(through):
         return None
@@ -81,7 +81,8 @@ def _lost_files(
 
 
 def _lost_end(view: ServerState, read: Read) -> Lost | None:
-    """The log that was read and that the server lost: in a crash without ``sync_binlog``, or with a copy of a disk."""
+    """The end of the log that was read and that the server lost, in a crash without ``sync_binlog`` or by a copied
+    disk."""
     size = view.own_size(read.order.file)
     cut = f"{view.name(read.order.file)} ends at {size}" if size is not None and size < read.order.offset else ""
     gone = f"the server has not executed {read.lacking}" if read.lacking else ""

@@ -1,7 +1,7 @@
-"""The logical position: the GTIDs of the transactions that were read, so that another server can continue after them.
+"""The logical position: the GTIDs of all transactions that were read. Another server can continue after them.
 
-MySQL: the set of their GTIDs. MariaDB: the last GTID of each domain. For a server without GTIDs (``gtid_mode=OFF``) the
-logical position is empty.
+MySQL: a GTID set. MariaDB: the last GTID of each domain. For a server without GTIDs (``gtid_mode=OFF``) the logical
+position is empty.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["MariaDelivered", "MySqlDelivered", "delivered_of", "is_anonymous"]
 
 
 def is_anonymous(name: str) -> bool:
-    """Whether ``name``, of a transaction or a source, is made from a file because there is no GTID."""
+    """Whether ``name``, of a transaction or a source, was made from a file's name because there is no GTID."""
     return "/" in name
 
 
@@ -28,7 +28,7 @@ class MySqlDelivered:
         self._text: str | None = None
 
     def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
-        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
+        """Add transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
         count = len(numbers)
         i = 0
         while i < count:
@@ -44,7 +44,7 @@ class MySqlDelivered:
                 self._text = None
 
     def include(self, other: GtidSet) -> None:
-        """Add the GTIDs that were logged before a file, from the list at the file's beginning."""
+        """Add the GTIDs logged before a file, from the list at the file's beginning."""
         self._set = self._set.union(other)
         self._text = None
 
@@ -55,13 +55,13 @@ class MySqlDelivered:
 
 
 class MariaDelivered:
-    """As :class:`MySqlDelivered`, for a GTID position. Sources are ``domain-server``."""
+    """Like :class:`MySqlDelivered`, for a GTID position. Sources are ``domain-server``."""
 
     def __init__(self, text: str) -> None:
         self._position = MariaPosition.parse(text)
 
     def add(self, names: Sequence[str], sources: Sequence[int], numbers: Sequence[int]) -> None:
-        """Transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
+        """Add transactions that ended, in log order: ``names[sources[i]]:numbers[i]``."""
         last: dict[str, tuple[int, int]] = {}
         if len(set(sources)) == 1:
             last[""] = (sources[-1], numbers[-1])
@@ -77,6 +77,6 @@ class MariaDelivered:
 
 
 def delivered_of(text: str, *, mariadb: bool) -> MySqlDelivered | MariaDelivered:
-    """The logical position that continues a stored one. Raises :class:`~wormhole.model.errors.PositionError` if
-    ``text`` is no position."""
+    """The logical position that continues the stored one in ``text``. Raises
+    :class:`~wormhole.model.errors.PositionError` if ``text`` is no position."""
     return MariaDelivered(text) if mariadb else MySqlDelivered(text)

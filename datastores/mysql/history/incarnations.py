@@ -1,15 +1,14 @@
-"""The incarnations of a log, kept for later starts. The incarnation of a place is a history of one server.
+"""Keeps the incarnations of a log for later starts. An incarnation is one history of one server.
 
 A place (file, offset) has a meaning only in one history of one server. Another history begins when the URL leads to
-another server (failover, restore), or when the server began its log anew (``RESET MASTER``, a restored copy). The files
-show the second case: the log's end is lower than before, a file that was seen is another one now, or no file that was
-seen exists any more. The newest file that was seen and still exists decides whether the log is the same
+another server (failover, restore), or when the server began its log again (``RESET MASTER``, a restored copy). The
+files show the second case: the log's end is lower than before, a known file has changed, or no known file exists any
+more. The newest known file that still exists decides whether the log is the same
 (`datastores.mysql.history.continuity`).
 
-A file's fingerprint has the time and the server at which it was begun (from its format description) and the GTIDs that
-were logged before it (from the list that follows). The kept state is small, because hosts may share it. For each server
-only the newest incarnation has fingerprints, and for a server that is not the present one only those of its newest
-files.
+A file's fingerprint has the time and the server of its beginning (from its format description) and the GTIDs that were
+logged before it (from the list that follows). The stored state is small, because hosts may share it. For each server
+only the newest incarnation has fingerprints. For a server that is not the present one, only its newest files have them.
 """
 
 from __future__ import annotations
@@ -34,22 +33,23 @@ __all__ = ["GONE", "Incarnations", "Known", "Lost", "same_file"]
 _FINGERPRINTS: Final = 1024
 _FINGERPRINTS_OF_OTHERS: Final = 16
 _INCARNATIONS: Final = 256
-_MOST_BYTES: Final = 768 << 10  # the most that the kept state takes; a node of ZooKeeper holds 1 MiB
+_MOST_BYTES: Final = 768 << 10  # the most bytes of the stored state; a node of ZooKeeper holds 1 MiB
 _ACCEPT: Final = f"find out whether the server was restored from a backup. If it was: {REPAIR}"
 GONE: Final = (
     "look in the application's data for changes of these transactions and take them back, then "
     "`wormholectl flows accept-loss APP/SHARD`: it goes on behind its datamarker, with what the server has"
 )
-"""The next step for a flow whose delivered and unacknowledged updates no log holds any more."""
+"""The next step for a flow if the log lacks changes that were delivered after its datamarker."""
 
 
 def _believe(what: str) -> None:
-    """Believes an answer at once, for answers that need no confirmation."""
+    """Accept a conclusion at once, without confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The kept facts about a server. ``files``: fingerprints by number. ``current``: no other server was seen since."""
+    """The stored facts about a server. ``files``: fingerprints by number. ``current``: the server is the present
+    one."""
 
     files: Mapping[int, str]
     current: bool
@@ -57,8 +57,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """``why``: why a server's log is not the one that was seen. ``unproven``: it may be the same, without proof.
-    ``shared``: the place up to which it is the same; log that was read after this place is gone."""
+    """``why``: why a server's log is not the known one. ``unproven``: it may be the same, but there is no proof.
+    ``shared``: the place up to which it is the same. Log that was read after this place is gone."""
 
     why: str
     unproven: bool = False
@@ -69,37 +69,37 @@ _ANEW: Final = Lost("the server began its log anew: RESET MASTER, or a restored 
 
 
 class Incarnations:
-    """Thread-safe. Every change is kept before a place of the new incarnation is given to a caller. Reads do not wait
-    for that.
+    """The incarnations. Thread-safe. A change is stored before a caller gets a place of the new incarnation. Reads do
+    not wait for the write.
 
-    ``state``: where the incarnations are kept. ``high_water``: how far the log was read, which is kept for each
-    incarnation that ended. ``believe`` (see `datastores.mysql.history.confirmation`) is called before another history
-    begins. Methods that change something raise :class:`SourceUnavailable` when the change cannot be kept, and the other
-    transient errors of the state. Nothing is changed then.
+    ``state``: stores the incarnations. ``high_water``: how far the log was read, which is stored for each ended
+    incarnation. ``believe`` (see `datastores.mysql.history.confirmation`) is called before another history begins. A
+    method that cannot store its change raises :class:`SourceUnavailable` or another transient error of the state, and
+    then changes nothing.
     """
 
     def __init__(self, state: SourceState, high_water: HighWater | None = None) -> None:
-        """Raises :class:`SourceUnavailable` when the kept state cannot be read."""
+        """Raises :class:`SourceUnavailable` if the stored state cannot be read."""
         self._state = state
         self._high_water = high_water
         self._lock = threading.Lock()  # one change at a time
-        # Oldest first. Replaced as a whole, and never changed.
+        # Oldest first. The tuple is replaced, never changed.
         self._known = load_incarnations(state, server=str, highest=int, reset=bool, files=dict)
 
     @property
     def current(self) -> int:
-        """The incarnation of the log when it was last seen; 0 before that."""
+        """The number of the last known incarnation; 0: none is known."""
         return self.reached.incarnation
 
     @property
     def reached(self) -> LogPosition:
-        """The beginning of the highest file seen in the current incarnation; zeros: none was seen."""
+        """The beginning of the highest known file in the current incarnation; zeros: no file is known."""
         known = self._known
         last = known[-1] if known else {"number": 0, "highest": 0}
         return LogPosition(int(last["number"]), int(last["highest"]), 0)
 
     def known(self, server: str) -> Known | None:
-        """The kept facts about a server's present log; ``None``: it was never seen."""
+        """The stored facts about a server's present log; ``None``: no facts are known."""
         known = self._known
         one = _last_of(known, server)
         if one is None:
@@ -109,11 +109,11 @@ class Incarnations:
     def observe(
         self, view: ServerState, since: LogPosition | None = None, lost: Lost | None = None, believe: Believe = _believe
     ) -> int:
-        """The incarnation of the server's log in this view; begins a new one if the history changed.
+        """The incarnation of the server's log in this view. Begins a new one if the history changed.
 
-        ``since``: how far the log was seen before the server was queried, at least `reached`. A log that ends before
-        ``since`` began anew. The view may lack log that a reader saw after the query; without ``since`` no reader read.
-        ``lost``: why the server's log is not the one that was seen (see `datastores.mysql.history.continuity`).
+        ``since``: how far the log was known before the server was queried, at least `reached`; a log that ends before
+        it began again. ``None``: no reader has read log after the query. ``lost``: why the server's log is not
+        the known one (see `datastores.mysql.history.continuity`).
         """
         highest = view.end[0]
         with self._lock:
@@ -136,10 +136,11 @@ class Incarnations:
             return self.current
 
     def check_file(self, incarnation: int, number: int, fingerprint: str, believe: Believe = _believe) -> None:
-        """Compare the fingerprint of file ``number``, from its beginning in a stream, with the kept one, or keep it.
+        """Compare the fingerprint of file ``number`` with the stored one, or store it. The fingerprint is from a
+        stream.
 
-        Raises :class:`Diverged` if it is another file than before, :class:`SourceUnavailable` if another incarnation
-        began meanwhile.
+        Raises :class:`Diverged` if the file has changed, and :class:`SourceUnavailable` if another incarnation began
+        meanwhile.
         """
         with self._lock:
             one = self._known[-1]
@@ -162,7 +163,7 @@ class Incarnations:
                 self._change_last(files=files, highest=max(one["highest"], number))
 
     def knows_file(self, number: int) -> bool:
-        """Whether the file was seen in the current incarnation."""
+        """Whether the file is known in the current incarnation."""
         known = self._known
         return bool(known) and str(number) in known[-1]["files"]
 
@@ -175,21 +176,19 @@ class Incarnations:
         ]
 
     def begun_with(self, incarnation: int) -> str:
-        """MariaDB: the server's ``gtid_binlog_state`` when the incarnation began; empty: not known."""
+        """MariaDB: the server's ``gtid_binlog_state`` when the incarnation began; empty: unknown."""
         return next((str(one.get("state", "")) for one in self._known if one["number"] == incarnation), "")
 
     @property
     def unproven(self) -> bool:
-        """Whether the present incarnation began only because the log could not be proven to be the one that was
-        seen.
-        """
+        """Whether the present incarnation began only because the log could not be proven to be the known one."""
         known = self._known
         return bool(known) and bool(known[-1].get("unproven", False))
 
     def check_way(self, marker: Datamarker) -> None:
         """Check that GTIDs may lead from the marker's incarnation to the present one.
 
-        Raises :class:`Diverged` if the incarnation is not known here, or if its server began its log anew since.
+        Raises :class:`Diverged` if the incarnation is unknown here, or if its server has begun its log again since.
         """
         number, known = marker.order.incarnation, self._known
         start = next((i for i, one in enumerate(known) if one["number"] == number), None)
@@ -211,7 +210,7 @@ class Incarnations:
     def _begin(
         self, server: str, highest: int, lost: Lost | None, files: Mapping[str, str] | None = None, state: str = ""
     ) -> None:
-        """Begin and keep the next incarnation. Without ``lost`` the server continues its earlier log. ``files``:
+        """Begin and store the next incarnation. ``lost``: ``None``: the server continues its earlier log. ``files``:
         fingerprints of its files. ``state``: MariaDB's ``gtid_binlog_state``."""
         known = list(self._known)
         number = int(known[-1]["number"]) + 1 if known else 1
@@ -251,7 +250,7 @@ def _newest(files: Mapping[str, str], most: int) -> dict[str, str]:
 
 
 def _bounded(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The incarnations without the facts that are no longer needed: see the module."""
+    """The incarnations without facts that are not needed any more: see the module."""
     last = known[-1]
     servers = {last["server"]}
     bounded = [last]
@@ -267,13 +266,13 @@ def _bounded(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def same_file(known: str, fingerprint: str) -> bool:
-    """Whether two fingerprints are of one file. The shorter one lacks parts that were not read, or that an earlier
-    release did not keep."""
+    """Whether two fingerprints are of the same file. A shorter one lacks parts that were not read, or that an earlier
+    release did not store."""
     return all(one == other for one, other in zip(known.split("-"), fingerprint.split("-"), strict=False))
 
 
 def _anew(marker: Datamarker, one: Mapping[str, Any], read: str) -> Diverged:
-    """The error for ``marker`` after its log ended with the beginning of ``one``. ``read``: how far it was read."""
+    """The error for ``marker`` after incarnation ``one`` replaced its log. ``read``: how far that log was read."""
     order, now, why = marker.order, int(one["number"]), one.get("why", _ANEW.why)
     shared = LogPosition.parse(one["shared"]) if "shared" in one else None
     if shared is not None and order.incarnation == shared.incarnation and order <= shared:

@@ -1,4 +1,4 @@
-"""The shards with updates that cannot be read. Their flows are held, and all other flows continue."""
+"""Collects the shards with unreadable updates. Their flows are held, and all other flows continue."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ __all__ = ["BrokenShards"]
 
 
 class BrokenShards(dict[str, DecodeError]):
-    """Shards with rows that cannot be read, with the reasons. ``at``: the beginning of the first such transaction."""
+    """Shards with unreadable rows, and the reasons. ``at``: the beginning of the first transaction with such a row."""
 
     def __init__(self, at: LogPosition) -> None:
         super().__init__()
         self.at = at
 
     def add(self, shards: Iterable[str], error: DecodeError, place: LogPosition) -> bool:
-        """Add shards that lack updates of the transaction that begins at ``place``. Returns whether none did before."""
+        """Add shards that lack updates of the transaction that begins at ``place``. Returns whether any shard is
+        new."""
         fresh = {}
         for shard in shards:
             known = self.get(shard)
             if known is None:
                 fresh[shard] = error
-            elif known.tables:  # a flow without these tables may have the table that is missing now
+            elif known.tables:  # a flow without the known tables may need the new one
                 known.tables = known.tables + error.tables if error.tables else ()
         if not fresh:
             return False

@@ -1,7 +1,7 @@
 """The binlog dump: a connection on which the server streams packets, received into one bounded buffer.
 
 Commands and packets: MySQL's client/server protocol, "Replication Protocol" (COM_REGISTER_SLAVE, COM_BINLOG_DUMP,
-COM_BINLOG_DUMP_GTID). In place of the third command MariaDB takes a GTID position in the session variable
+COM_BINLOG_DUMP_GTID). Instead of the third command MariaDB uses a GTID position in the session variable
 ``@slave_connect_state``.
 """
 
@@ -26,23 +26,23 @@ from wormhole.model.errors import SourceSilent, SourceUnavailable, WormholeError
 __all__ = ["HEARTBEAT_S", "Dump", "FromFile", "FromGtids", "Start"]
 
 HEARTBEAT_S: Final = 1.0
-"""The interval of the server's heartbeats in a silent stream; see ``_SILENT_BEATS``."""
+"""The interval, in seconds, of the server's heartbeats in a silent stream; see ``_SILENT_BEATS``."""
 
-_SILENT_BEATS: Final = 10  # a server may be stopped for a moment (a snapshot, a busy disk) without being gone
-_PIECE: Final = 128 << 10  # bytes decoded together, in about a millisecond
-_LEAST_PROGRESS: Final = 4 << 10  # bytes of an incomplete event that must arrive in the time of ``_SILENT_BEATS``
+_SILENT_BEATS: Final = 10  # missing heartbeats; a server may pause (a snapshot, a busy disk) without being gone
+_PIECE: Final = 128 << 10  # the most bytes decoded together, which takes about a millisecond
+_LEAST_PROGRESS: Final = 4 << 10  # the least bytes of an incomplete event to arrive in the time of ``_SILENT_BEATS``
 _WRITE_TIMEOUT_S: Final = 86_400
 _REGISTER_SLAVE: Final = 0x15
 _BINLOG_DUMP: Final = 0x12
 _BINLOG_DUMP_GTID: Final = 0x1E
 _THROUGH_GTID: Final = 0x04
 _FILE_HEADER: Final = 4
-_LONGEST_NAME: Final = 60  # bytes that every server takes
+_LONGEST_NAME: Final = 60  # the most bytes that every server accepts
 
 
 @dataclass(frozen=True, slots=True)
 class FromFile:
-    """Begin with the event at ``offset`` of the binlog file ``name``. The protocol has 32 bits for the offset."""
+    """Begin with the event at ``offset`` of the binlog file ``name``. The protocol limits the offset to 32 bits."""
 
     name: str
     offset: int
@@ -59,11 +59,11 @@ Start = FromFile | FromGtids
 
 
 class Dump:
-    """Packets from the server. ``data`` from ``at`` on is received and not consumed; the decoder moves ``at``.
+    """Packets from the server. ``data`` from ``at`` on is received but not consumed; the decoder advances ``at``.
 
-    The dump owns ``connection`` and closes it with itself. ``checksums``: whether the first event of the stream has a
-    checksum. ``inside``: set by the caller while it consumes an event in parts, so that a part is not taken for a whole
-    event. Used by one thread; :meth:`close` may be called only while no other method runs.
+    The dump owns ``connection`` and closes it. ``checksums``: whether the stream's first event has a checksum.
+    ``inside``: the caller is consuming an event in parts, so that a part is not mistaken for a whole event. Used by one
+    thread. While another method runs, :meth:`close` must not be called.
     """
 
     def __init__(self, connection: Connection[Any], start: Start, *, server_id: int, mariadb: bool) -> None:
@@ -72,7 +72,7 @@ class Dump:
         self._begin(connection, start, server_id)
 
     def restart(self, connection: Connection[Any], start: Start, *, server_id: int) -> None:
-        """Continue from ``start`` over another connection, which the dump then owns. The present one is closed.
+        """Continue from ``start`` on another connection, which the dump then owns. The present connection is closed.
 
         Raises as the constructor."""
         self.close()
@@ -83,7 +83,7 @@ class Dump:
         self.at = 0
         self.checksums = False
         self.inside = False
-        self._gathered = bytearray()  # the received bytes of an event larger than one piece
+        self._gathered = bytearray()  # the received bytes of an event larger than `_PIECE`
         self._silent_s = 0.0  # seconds of waiting since the last progress
         self._unfinished = 0  # bytes received since the last progress
         self._timeout: float | None = None
@@ -101,14 +101,14 @@ class Dump:
 
     @property
     def arrived(self) -> int:
-        """Bytes received and not consumed, including those of an incomplete event."""
+        """The bytes received but not consumed, including those of an incomplete event."""
         return len(self._gathered) or len(self.data) - self.at
 
     def more(self, need: int, wait_s: float) -> bool:
         """Receive available bytes, waiting up to ``wait_s`` seconds in all. Returns whether ``data`` grew.
 
-        ``need``: bytes from ``at`` on that the caller needs (0: one more). Raises :class:`SourceUnavailable` when the
-        connection ended, or when no event was complete after several heartbeats of waiting.
+        ``need``: the bytes from ``at`` on that the caller needs (0: one more). Raises :class:`SourceUnavailable` if the
+        connection ended, or if no event was complete within the time of several heartbeats.
         """
         if self.at and not self.inside:
             self._progressed()
@@ -131,7 +131,7 @@ class Dump:
             self._unfinished += len(piece)
             if self._unfinished >= _LEAST_PROGRESS:
                 self._progressed()
-            # The wait for a server that sends byte by byte is as long as for a silent one.
+            # A server that sends byte by byte gets no more time than a silent one.
             now = time.monotonic()
             self._silent_s += max(0.0, left - max(0.0, until - now))
             left = max(0.0, until - now)
@@ -163,7 +163,7 @@ class Dump:
         return piece
 
     def _progressed(self) -> None:
-        """Note progress: an event is complete, or enough of a large one arrived."""
+        """Reset the measured silence, because an event is complete or enough of a large one arrived."""
         self._silent_s, self._unfinished = 0.0, 0
 
     def _check_silence(self) -> None:
@@ -183,7 +183,7 @@ class Dump:
         return dump_error(int.from_bytes(payload[1:3], "little"), text.decode("utf-8", "replace"))
 
     def close(self) -> None:
-        """Idempotent. The server notices with its next heartbeat."""
+        """Close the connection. Idempotent. The server notices with its next heartbeat."""
         self._connection._force_close()
 
     # --- inside ------------------------------------------------------------------------------------------------
@@ -192,16 +192,16 @@ class Dump:
         connection = self._connection
         beat = int(HEARTBEAT_S * 1e9)
         settings = [
-            # Replicas state their properties in user variables. From 8.0.26 on MySQL accepts both spellings.
+            # A replica states its properties in user variables. From 8.0.26 on MySQL accepts both names.
             "@master_binlog_checksum = @@GLOBAL.binlog_checksum, @source_binlog_checksum = @@GLOBAL.binlog_checksum",
             f"@master_heartbeat_period = {beat}, @source_heartbeat_period = {beat}",
-            # A reader waits for its slowest subscriber. The server must not take that for a dead connection.
+            # A reader waits for its slowest subscriber. The server must not time out meanwhile.
             f"SESSION net_write_timeout = {_WRITE_TIMEOUT_S}",
         ]
         if mariadb:
             settings.append("@mariadb_slave_capability = 4")  # GTID events, and everything before them
         else:
-            # Because each reader has its own uuid, no reader ends another one's dump.
+            # With a uuid of its own, no reader ends another reader's dump.
             own = uuid.uuid4()
             settings.append(f"@slave_uuid = '{own}', @replica_uuid = '{own}'")
         with connection.cursor() as cursor:

@@ -1,7 +1,7 @@
 """Translates the errors with which a server ends a binlog dump.
 
-Numbers and texts: MySQL 8.0-9.x and MariaDB 10.6-11.x. The number 1236 is used for every failure of a dump, and only
-the text distinguishes them.
+The numbers and texts are those of MySQL 8.0 to 9.x and MariaDB 10.6 to 11.x. Every failure of a dump has the number
+1236, and only the text distinguishes the failures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wormhole.model.errors import (
 __all__ = ["dump_error", "is_torn"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
-_THROWN_OUT: Final = 4052  # MariaDB: another reader began with this one's server id
+_THROWN_OUT: Final = 4052  # MariaDB: another reader began with this reader's server id
 _ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _REPLAY: Final = (
     "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "
@@ -35,10 +35,10 @@ _REPLAY: Final = (
 _SAME_ID: Final = "another replica showed the server the same id as this reader"
 _RANGES: Final = "give each publisher (and replica) a range of its own with server_ids"
 
-# The last event of a file is incomplete: the server ended while writing it.
+# The last event of a file is incomplete, because the server crashed while writing it.
 _TORN: Final = "truncated in the middle of event"
 
-# Part of the server's text, the error to raise, its message and its next step. The first match applies.
+# A part of the server's text, the error to raise, its message and next step. The first match applies.
 _READING: Final[tuple[tuple[str, type[WormholeError], str, str], ...]] = (
     (r"same server_(uuid|id)", SourceUnavailable, _SAME_ID, _RANGES),
     (
@@ -81,12 +81,12 @@ _READING: Final[tuple[tuple[str, type[WormholeError], str, str], ...]] = (
 
 
 def is_torn(error: WormholeError) -> bool:
-    """Whether the server refused because a binlog file ends in the middle of an event."""
+    """Whether the server refused because a binlog file ends within an event."""
     return isinstance(error, DecodeError) and _TORN in error.message
 
 
 def dump_error(code: int, message: str) -> WormholeError:
-    """The error to raise for the server's error ``code`` with ``message``, whose beginning is shown."""
+    """The error for the server's error ``code`` with ``message``, of which the beginning is shown."""
     message = message[:LONGEST_TEXT]
     if code == _THROWN_OUT:
         return SourceUnavailable(f"{_SAME_ID}: {message}", hint=_RANGES, code="log-shared")

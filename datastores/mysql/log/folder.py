@@ -1,12 +1,12 @@
-"""A folder of closed binlog files, which holds the log before the part that the server still has.
+"""A folder of closed binlog files, which holds log that the server has already purged.
 
-The files used are those right before the server's first file, downwards without a gap in their numbers. Each file must
-have the server's name for it. It must be the file that a reader saw under that number, or have been begun by a server
-with the same ``server_id``. Its first transaction and its list of GTIDs must be in the list of the next file. Files
-before one that fails are not used.
+The usable files are those right before the server's first file, downwards without a gap in their numbers. Each file
+must have the server's name for it. It must be the file that a reader read under that number, or have been begun by a
+server with the same ``server_id``. The next file's list must contain its first transaction and its list of GTIDs. Files
+before one that does not meet these conditions are not used.
 
-Reading a file shows whether it is complete and is continued by the next one (see `FolderLog.following`). A file that is
-not is refused from then on.
+Only reading a file shows whether it is complete and the next file continues it (see `FolderLog.following`). If not, the
+file is refused from then on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BEHIND: Final = "of the binlog folder only the files behind it are read; copy i
 
 
 class BinlogFolder:
-    """``path``: the folder; ``None``: no folder, and no file is found. Thread-safe.
+    """``path``: the folder; ``None``: no folder, so no file is found. Thread-safe.
 
     ``problem``: why files of the folder are not used.
     """
@@ -50,9 +50,9 @@ class BinlogFolder:
         self._refused: dict[tuple[int, ...], str] = {}
 
     def join(self, view: ServerState, seen: Mapping[int, str]) -> ServerState:
-        """The view of a server with the folder's files before its own.
+        """A server's view with the folder's files before its own.
 
-        ``seen``: by number the fingerprints of the server's files that readers saw."""
+        ``seen``: by number, the fingerprints of the server's files that readers read."""
         if self._path is None:
             return view
         with self._lock:
@@ -63,7 +63,8 @@ class BinlogFolder:
         return replace(view, kept=kept, purged=view.purged if self._mariadb else oldest)
 
     def refuse(self, file: FolderFile, why: str) -> None:
-        """Do not use ``file`` any more until it is written to, because the next file does not continue it."""
+        """Stop using ``file`` until it is written to, because the next file does not continue it. ``why``: the
+        reason."""
         with self._lock:
             self._refused[file.stamp] = why
 
@@ -95,14 +96,14 @@ class BinlogFolder:
         return tuple(found)
 
     def _unfit(self, file: FolderFile, view: ServerState, seen: str | None, behind: list[FolderFile]) -> str:
-        """Why a file does not belong to this log; empty: it does."""
+        """Why a file does not belong to this log; empty: it belongs to it."""
         if why := self._refused.get(file.stamp):
             return why
         if seen is not None and not same_file(seen, file.fingerprint):
             return f"it is another file than the one that was read ({file.fingerprint}, it was {seen})"
         if seen is None and file.server_id != view.server_id:
             return f"it was begun by a server with server_id {file.server_id}, and this one has {view.server_id}"
-        own = view.state if self._mariadb else view.purged  # MariaDB's list of its first file takes a query
+        own = view.state if self._mariadb else view.purged  # for MariaDB the list of its first file would need a query
         following = behind[-1].gtids if behind else own
         if following is None or file.gtids is None:
             return ""
@@ -114,7 +115,7 @@ class BinlogFolder:
         return ""
 
     def _head(self, path: Path) -> FolderFile | str | None:
-        """The head of a file, or its fault; ``None``: the file does not exist."""
+        """The beginning of a file, or its fault; ``None``: the file does not exist."""
         number = file_number(path.name)
         try:
             found = path.stat()

@@ -1,4 +1,4 @@
-"""The part of a log that only a folder of binlog files has, and dumps that continue from the folder on the server."""
+"""Reads the part of a log that only a folder of binlog files has, with dumps that then continue on the server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _OPENED_AGAIN: Final = "it is opened again, which shows whether something is mis
 
 
 class FolderLog:
-    """Reads the files of ``folder``. A view lists them before the server's own files."""
+    """Reads the files of ``folder``, which a view lists before the server's own files."""
 
     def __init__(self, folder: BinlogFolder, queries: StateQueries) -> None:
         self._folder = folder
         self._queries = queries
 
     def packets(self, connection: Connection[Any], view: ServerState, start: Start) -> FilePackets | None:
-        """The packets with which a walk from ``start`` begins; ``None``: the server has them."""
+        """The packets with which a walk from ``start`` begins; ``None``: the server has the log from ``start`` on."""
         if isinstance(start, FromFile):
             kept = view.kept_file(file_number(start.name))
             return None if kept is None else self._open(kept, start.offset)
@@ -42,7 +42,7 @@ class FolderLog:
         own = self._queries.listed_before(connection, view, view.own_first)
         if own is not None and covers(start.text, own, mariadb=mariadb):
             return None
-        # Everything before the newest file that `start` covers was delivered. Other delivered log is left out.
+        # All log before the newest file that `start` covers was delivered. Later delivered transactions are left out.
         for kept in reversed(view.kept):
             if covers(start.text, kept.gtids or "", mariadb=mariadb):
                 return self._open(kept, _FILE_BEGIN, start.text)
@@ -53,8 +53,8 @@ class FolderLog:
     ) -> FilePackets | Start:
         """The continuation after a file that was read to its end: the next file, or the start of the server's dump.
 
-        ``left_out``: GTIDs that are not delivered again. ``inside``: the file ends inside a transaction. Raises
-        :class:`SourceUnavailable` if log is missing between the two; the file is then no longer used.
+        ``left_out``: GTIDs that are not delivered again. ``inside``: the file ends within a transaction. Raises
+        :class:`SourceUnavailable` if log is missing between the two; then the file is not used any more.
         """
         file = packets.file
         number = file.number + 1
@@ -75,7 +75,7 @@ class FolderLog:
         return FromFile(view.name(number), _FILE_BEGIN)
 
     def leads(self, connection: Connection[Any], view: ServerState, number: int) -> bool:
-        """Whether the files from ``number`` on are continued by the server's first file, as their GTIDs prove.
+        """Whether the files from ``number`` on continue up to the server's first file, as their GTIDs prove.
 
         Reads the files. Raises :class:`SourceUnavailable`."""
         listed: str | None = None
@@ -87,7 +87,8 @@ class FolderLog:
         return bool(listed)
 
     def why_not(self, kept: FolderFile, listed: str | None) -> str:
-        """Why a file is not continued by the file that begins with this list; empty: it is. Reads the file."""
+        """Why a file is not continued by the file that begins with the list ``listed``; empty: it is. Reads the
+        file."""
         packets = self._open(kept, sys.maxsize)
         try:
             with closing(packets):
@@ -106,8 +107,8 @@ class FolderLog:
 def unproven(packets: FilePackets, following: str | None, *, inside: bool) -> str:
     """Why a file that was read to its end may lack transactions before the next file; empty: it lacks none.
 
-    ``following``: the list of GTIDs at the beginning of the next file. ``inside``: the file ends inside a transaction,
-    which is then ignored. A killed server leaves such a file.
+    ``following``: the list of GTIDs at the beginning of the next file. ``inside``: the file ends within a transaction,
+    as a killed server leaves it. That transaction is then ignored.
     """
     logged, last = packets.logged, packets.last
     if last is not None and not inside:
@@ -125,7 +126,7 @@ def unproven(packets: FilePackets, following: str | None, *, inside: bool) -> st
 
 @dataclass(frozen=True, slots=True)
 class OnServer:
-    """A dump of the server, which owns ``connection``."""
+    """A dump on the server, which then owns ``connection``."""
 
     connection: Connection[Any]
     start: Start
@@ -133,8 +134,8 @@ class OnServer:
 
 
 class FolderDump(Dump):
-    """``following``: called with the file that was read to its end. Returns the next file, or the server's dump that
-    continues it.
+    """A dump of a folder's files that continues on the server. ``following``: called with a file that was read to its
+    end; returns the next file, or the server's dump that continues it.
 
     ``over``: called with `checksums` when the stream changes to the server. From then on ``packets`` is ``None``, and
     this is an ordinary dump.
@@ -155,7 +156,7 @@ class FolderDump(Dump):
         self._clear()
 
     def more(self, need: int, wait_s: float) -> bool:
-        """See `Dump`. A file's packets need no waiting. Also raises the errors of reading files."""
+        """See `Dump`. The packets of a file need no waiting. Also raises errors of reading files."""
         while self.packets is not None:
             parts = [self.data[self.at :]]
             have = len(parts[0])

@@ -1,4 +1,4 @@
-"""Whether a server can continue by GTIDs: it executed everything that was delivered, and its log holds all the rest."""
+"""Checks whether a server can continue by GTIDs: it executed all delivered transactions, and its log holds the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wormhole.model.position import Datamarker, LogPosition
 __all__ = ["FILE_BEGIN", "REPLAY", "GtidCoverage", "all_lacking", "lacking", "only_deleted"]
 
 FILE_BEGIN: Final = 4
-"""Offset of the first event of a file."""
+"""The offset of a file's first event."""
 
 REPLAY: Final = (
     "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "
@@ -28,15 +28,14 @@ REPLAY: Final = (
 
 
 def _unknown(incarnation: int) -> str:
-    """In place of ``begun_with`` if no earlier state of the server was kept."""
+    """A ``begun_with`` for which no earlier state is known."""
     return ""
 
 
 class GtidCoverage:
-    """Compares logical positions with one view of a server. Further queries go over one connection.
+    """Compares logical positions with one view of a server. Further queries use ``connection``.
 
-    ``begun_with``: returns what the server of an incarnation had executed when the incarnation began, as MariaDB's
-    ``gtid_binlog_state``; empty: not known.
+    ``begun_with``: returns the ``gtid_binlog_state`` of a MariaDB server when an incarnation began; empty: unknown.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class GtidCoverage:
         self._begun_with = begun_with
 
     def check(self, marker: Datamarker) -> None:
-        """Raise :class:`Diverged` if the server lacks delivered transactions, :class:`PositionPurged` if it purged
-        others."""
+        """Raise :class:`Diverged` if the server lacks delivered transactions, and :class:`PositionPurged` if it purged
+        other ones."""
         begin = LogPosition(marker.order.incarnation, self._view.first, FILE_BEGIN)
         if not self._view.gtids:
             raise PositionPurged(
@@ -66,7 +65,7 @@ class GtidCoverage:
             )
         self.check_executed(marker)
         if marker.anchor is not None and is_anonymous(marker.anchor.id):
-            # Transactions without GTIDs are in no set, so nothing shows whether later ones are gone.
+            # Transactions without GTIDs are in no set, so a gap of them cannot be found.
             raise PositionPurged(
                 f"the datamarker {marker} lies behind a transaction without a GTID, after which nothing can be found "
                 "in the log of another server, or of files that were purged",
@@ -90,7 +89,8 @@ class GtidCoverage:
     def check_executed(self, marker: Datamarker, *, held: bool = False) -> None:
         """Raise :class:`Diverged` if the server lacks delivered transactions.
 
-        ``held``: its log still has the marker's file, so domains that it lacks may only be deleted (`only_deleted`).
+        ``held``: its log still has the marker's file, so domains that it lacks may only have been deleted
+        (`only_deleted`).
         """
         gone = self.lacking(marker.delivered)
         if gone and not (held and only_deleted(self._view, gone, mariadb=self._queries.mariadb)):
@@ -103,8 +103,8 @@ class GtidCoverage:
             )
 
     def check_read(self, marker: Datamarker, incarnation: int, read: str) -> None:
-        """Raise :class:`Diverged` if the server lacks log that was read in an earlier incarnation. It may have been
-        delivered after ``marker`` and not acknowledged. ``read``: how far the incarnation was read."""
+        """Raise :class:`Diverged` if the server lacks log that was read in an earlier incarnation. That log may have
+        been delivered after ``marker`` and not acknowledged. ``read``: how far the incarnation was read."""
         gone = self.lacking(read)
         if gone:
             raise Diverged(
@@ -129,13 +129,14 @@ class GtidCoverage:
         return lacking(self._view, delivered, mariadb=self._queries.mariadb)
 
     def is_all(self, delivered: str) -> bool:
-        """Whether the server has executed nothing but ``delivered``."""
+        """Whether every transaction that the server has executed is in ``delivered``."""
         if not self._queries.mariadb:
             return _set(self._view.gtids).issubset(GtidSet.parse(delivered))
         return not _behind(delivered, self._view.gtids)
 
     def missing(self, delivered: str) -> tuple[str, str] | None:
-        """The first and last GTID that the server purged and that is not in ``delivered``; ``None``: none."""
+        """The first and last GTID that the server purged and that are not in ``delivered``; ``None``: there are
+        none."""
         if not self._queries.mariadb:
             missing = _set(self._view.purged).subtract(GtidSet.parse(delivered))
             return (str(missing), str(missing)) if missing else None
@@ -159,17 +160,17 @@ def lacking(view: ServerState, delivered: str, *, mariadb: bool) -> str:
 
 
 def only_deleted(view: ServerState, gone: str, *, mariadb: bool) -> bool:
-    """Whether all GTIDs of ``gone`` are of domains that the server does not list at all.
+    """Whether all GTIDs of ``gone`` are in domains that the server does not list at all.
 
-    MariaDB deletes the domains of purged files by ``FLUSH BINARY LOGS DELETE_DOMAIN_ID``. So a domain that is not
-    listed is no proof of lost transactions. Only the server's files can prove that they are not lost.
+    ``FLUSH BINARY LOGS DELETE_DOMAIN_ID`` deletes the domains of purged files on MariaDB. So an unlisted domain does
+    not prove lost transactions. Only the server's files can prove that none are lost.
     """
     return mariadb and not {domain for domain, _ in _executed(view.state)} & set(MariaPosition.parse(gone).domains())
 
 
 def all_lacking(view: ServerState, delivered: Collection[str], *, mariadb: bool) -> str:
-    """The GTIDs of several logical positions that a server has not executed; empty: none. A position of another kind
-    of datastore is included unchanged.
+    """The GTIDs of several logical positions that a server has not executed; empty: none. The position of another kind
+    of datastore is returned unchanged.
     """
     sets = GtidSet()
     furthest: dict[tuple[int, int], int] = {}
@@ -202,9 +203,9 @@ def _executed(state: str) -> dict[tuple[int, int], int]:
 def _first_behind(executed: Mapping[tuple[int, int], int], gone: str, before: Collection[str]) -> str:
     """MariaDB: the first missing GTID of each domain in ``gone``, a position that has only the last ones.
 
-    ``before``: states of the history in which ``gone`` was written. A domain has one sequence of numbers for all its
-    servers, but ``executed`` may be of another history of the domain. So a number in ``executed`` is before the missing
-    ones only if it is in ``before`` too, or if its server is the one that wrote ``gone``.
+    ``before``: states of the history in which ``gone`` was written. All servers of a domain share one sequence of
+    numbers, but ``executed`` may be of another history of the domain. So a number in ``executed`` precedes the missing
+    ones only if it is also in ``before``, or if the same server wrote ``gone``.
     """
     last = MariaPosition.parse(gone).domains()
     firsts = {domain: executed.get((domain, server), 0) + 1 for domain, (server, _) in last.items()}
@@ -223,7 +224,7 @@ def _set(stated: str) -> GtidSet:
 
 
 def _behind(delivered: str, position: str) -> list[tuple[str, str]]:
-    """First and last missing GTID of each domain in which ``delivered`` has not reached ``position``."""
+    """First and last missing GTID of each domain in which ``delivered`` is behind ``position``."""
     have = MariaPosition.parse(delivered).domains()
     found = []
     with reading_answers("the server's GTID position"):

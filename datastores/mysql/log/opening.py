@@ -1,9 +1,8 @@
-"""Opens a reader at a datamarker: on the same server by place, on another server by GTIDs. Both prove that the log is
-the same.
+"""Opens a reader at a datamarker: on the same server by place, on another server by GTIDs, with a proof of the log.
 
 By place, the dump begins with the transaction before the marker. It is compared with the marker's anchor and not
-delivered. By GTIDs, the server must have executed everything that was delivered, and must not have purged anything
-else.
+delivered. By GTIDs, the server must have executed everything that was delivered, and must not have purged other
+transactions.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ _LARGEST_OFFSET: Final = (1 << 32) - 1  # the largest offset at which a dump can
 class Opening:
     """Opens the readers of one source.
 
-    ``look``: reads the server's tables into ``catalog``. ``folder``: for files kept while reading. ``folder_log``: the
-    log that the server may have purged."""
+    ``look``: reads the server's tables into ``catalog``. ``folder``: for files kept while reading. ``folder_log``: log
+    that the server may have purged."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class Opening:
     ) -> BinlogReader:
         """See :meth:`wormhole.ports.log_source.LogSource.open`.
 
-        ``passed`` is called with every datamarker, ``closed`` with the reader when it is closed."""
+        ``passed`` is called with every datamarker, and ``closed`` with the reader when it is closed."""
         connection = connect(self._address)
         try:
             reached = self._incarnations.reached
@@ -111,13 +110,13 @@ class Opening:
     def walk(
         self, view: ServerState, incarnation: int, start: Start, delivered: str = "", place: LogPosition | None = None
     ) -> _Making:
-        """A walk through the log from ``start``, over a new connection. The caller closes it."""
+        """A walk through the log from ``start`` on, on a new connection. The caller closes it."""
         making = _Making(self, connect(self._address), view, incarnation)
         making.begin(start, delivered, place)
         return making
 
     def read(self, last: Datamarker | None, view: ServerState) -> Read | None:
-        """How far the present log was read (up to ``last``), and the GTIDs of it that this server lacks."""
+        """How far the present log was read (up to ``last``), and which of its GTIDs this server lacks."""
         if last is None or last.order.incarnation != self._incarnations.current:
             return None
         mariadb = self._queries.mariadb
@@ -129,8 +128,8 @@ class Opening:
     def _holds(self, view: ServerState, marker: Datamarker) -> bool:
         """Whether the server's own log still has ``marker``.
 
-        Its file must be the one that was seen, and must have the transaction before the marker, unless that is in an
-        earlier file. Reads the file over a new connection. Raises :class:`SourceUnavailable`.
+        The marker's file must be unchanged, and must have the transaction before the marker, unless that is in an
+        earlier file. Reads the file on a new connection. Raises :class:`SourceUnavailable`.
         """
         order, anchor = marker.order, marker.anchor
         size = view.own_size(order.file)
@@ -149,13 +148,12 @@ class Opening:
             return here or making.walk.anchor is None
 
     def fingerprint(self, view: ServerState, number: int) -> str:
-        """The fingerprint of one of the server's files, read over a new connection. Raises
-        :class:`SourceUnavailable`."""
+        """The fingerprint of one of the server's files, read on a new connection. Raises :class:`SourceUnavailable`."""
         found: list[str] = []
         making = _Making(
             self, connect(self._address), view, 0, check_file=lambda _, __, fingerprint: found.append(fingerprint)
         )
-        # Server id 0: only the file's beginning is read, and no other reader's dump is ended.
+        # With server id 0 only the file's beginning is read, and no other reader's dump ends.
         making.begin(FromFile(view.name(number), FILE_BEGIN), "", LogPosition(0, number, FILE_BEGIN), server_id=0)
         with closing(making):
             see_beginning(making.walk)
@@ -164,10 +162,10 @@ class Opening:
     def confirmed(
         self, error: WormholeError, view: ServerState, since: LogPosition, failed: LogPosition, start: Start | None
     ) -> WormholeError:
-        """The error to raise for ``error``, which a reader met between the transaction end ``since`` and ``failed``.
+        """The error to raise for ``error``, which a reader met between the transaction's end ``since`` and ``failed``.
 
-        It is ``error`` if the log fails there again over another connection. Otherwise it is `Unconfirmed`, and the
-        next reader tries again. ``start``: the start of the reader's dump, used if ``since`` is not known.
+        It is ``error`` if the log fails there again on another connection. Otherwise it is `Unconfirmed`, and the next
+        reader tries again. ``start``: the start of the reader's dump, used if ``since`` is unknown.
         """
         same_file = (since.incarnation, since.file) == (failed.incarnation, failed.file)
         begin = since if same_file and since.offset <= _LARGEST_OFFSET else None
@@ -186,7 +184,7 @@ class Opening:
         return Unconfirmed(str(error)).at(position=str(failed))
 
     def leads(self, view: ServerState, number: int) -> bool:
-        """Whether the folder's files from ``number`` on are continued by the server's first file. Reads the files.
+        """Whether the folder's files from ``number`` on continue up to the server's first file. Reads the files.
 
         Raises :class:`SourceUnavailable`."""
         connection = connect(self._address)
@@ -198,13 +196,13 @@ class Opening:
     def _start(
         self, connection: Connection[Any], view: ServerState, incarnation: int, marker: Datamarker
     ) -> tuple[Start, LogPosition | None]:
-        """The start of the dump, and its place; ``None``: the place is not known."""
+        """The start of the dump, and its place; ``None``: the place is unknown."""
         order, anchor = marker.order, marker.anchor
         by_gtids = FromGtids(marker.delivered)
         reach = GtidCoverage(self._queries, connection, view, self._incarnations.begun_with)
         if order.incarnation != incarnation:
             if self._incarnations.unproven:
-                reach.check(marker)  # raises with the missing range, which check_way cannot state
+                reach.check(marker)  # raises with the missing range, which check_way does not know
             self._incarnations.check_way(marker)
             reach.check(marker)
             for number, read in self._incarnations.read_since(order.incarnation):
@@ -219,7 +217,7 @@ class Opening:
                 hint=ANEW,
             )
         if order.file < view.first or size is None:
-            # The file is gone, but everything before the oldest file may have been delivered.
+            # The file is gone, but all log before the oldest file may have been delivered.
             reach.check(marker)
             return by_gtids, None
         begin = min(order, marker.read_from if marker.read_from.incarnation == incarnation else order)
@@ -229,13 +227,13 @@ class Opening:
             reach.check_executed(marker, held=True)
             begin = order
         if begin.offset > _LARGEST_OFFSET:
-            # By GTIDs the stream would begin at a place whose upper half is unknown.
+            # By GTIDs the stream would begin at an offset whose upper half is unknown.
             begin = LogPosition(incarnation, begin.file, FILE_BEGIN)
         return FromFile(view.name(begin.file), begin.offset), begin
 
 
 class _Making:
-    """Puts the parts of one reader together, over a connection that it owns."""
+    """Builds the parts of one reader on a connection that it owns."""
 
     def __init__(
         self,
@@ -273,7 +271,7 @@ class _Making:
     def begin(
         self, start: Start, delivered: str, place: LogPosition | None = None, server_id: int | None = None
     ) -> LogWalk:
-        """Start the dump, with its own server id unless one is given."""
+        """Start the dump, with a server id of its own unless one is given."""
         of, view = self._of, self._view
         mariadb = of._queries.mariadb
         try:
@@ -316,7 +314,7 @@ class _Making:
         passed: Callable[[Datamarker], None],
         closed: Callable[[BinlogReader], None],
     ) -> BinlogReader:
-        """The reader, at its place."""
+        """Build the reader and move it to its place."""
         walk = self.begin(start, marker.delivered, place)
         try:
             if place is not None:
@@ -344,7 +342,7 @@ class _Making:
             placed=place is not None,
             passed=passed,
             closed=closing_reader,
-            # A server that refuses the given GTIDs may still accept a place.
+            # A server that refuses GTIDs may still accept a place.
             confirmed=lambda error, since: self._of.confirmed(
                 error, self._view, since, walk.place, start if place is None and since == marker.order else None
             ),
@@ -352,7 +350,7 @@ class _Making:
         return reader
 
     def close(self) -> None:
-        """Close everything and give the server id back."""
+        """Close everything and return the server id."""
         if self.dump is not None:
             self.dump.close()
         else:
@@ -370,7 +368,7 @@ class _Making:
             if view.own_size(file + 1) is None:
                 connection.close()
                 return None
-            if self._server_id:  # the present id stays locked until the server notices that its connection is closed
+            if self._server_id:  # the present id stays locked until the server notices the closed connection
                 self._give_back()
                 self._server_id = self._of._claims.take(connection, view.server_id)
         except BaseException:
@@ -405,7 +403,7 @@ class _Making:
             raise SourceUnavailable(f"{packets.file.path} is another file than before", hint="the log is opened again")
 
     def _take_id(self, connection: Connection[Any], view: ServerState) -> int:
-        """The dump's server id: the given one, or a new one."""
+        """Take the dump's server id: the given one, or a new one."""
         if self._given_id is not None:
             return self._given_id
         self._server_id = self._of._claims.take(connection, view.server_id)
@@ -417,6 +415,6 @@ class _Making:
             self._of._claims.give_back(number)
 
     def _anchor_after(self, marker: Datamarker, place: LogPosition) -> Anchor | None:
-        """The marker's anchor if the walk from ``place`` passes it; else ``None``."""
+        """The marker's anchor if the walk from ``place`` passes it; otherwise ``None``."""
         anchor = marker.anchor
         return anchor if anchor is not None and place <= anchor.begin else None

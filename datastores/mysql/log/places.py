@@ -1,4 +1,4 @@
-"""Finds places of the log: its beginning and end, and the place of a user's text or of a time."""
+"""Finds places of the log: its beginning and end, the place that a user's text names, and the place of a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[[Callable[[Any], Any]], Any]
 
 
 class Places:
-    """``ask`` runs a query over the source's control connection."""
+    """``ask`` runs a query on the source's control connection."""
 
     def __init__(self, ask: Ask, queries: StateQueries, incarnations: Incarnations, opening: Opening) -> None:
         self._ask = ask
@@ -78,15 +78,16 @@ class Places:
         return self._after_gtids(text)
 
     def locate_time(self, at_us: int) -> Datamarker:
-        """The last transaction end before any transaction committed after ``at_us``, in the last file begun by then.
+        """The last transaction's end before any transaction committed after ``at_us``, in the last file begun by that
+        time.
 
-        MariaDB's times are whole seconds. A transaction may have been committed at the end of its second.
+        MariaDB's times are whole seconds. A transaction may have been committed at any moment of its second.
         """
         until_us = at_us - 999_999 if self._queries.mariadb else at_us
         view = self._view(settled=True)
         end = self._end(view)
         numbers = [number for number, _ in view.all_files if number <= end.file]
-        # A file was begun after everything in earlier files was written. The first file begun later ends the search.
+        # A file was begun after all earlier files were written. The first file begun after the time ends the search.
         later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > until_us)
         if later == 0:
             raise begins_later(self.earliest(), self._begun_us(view, numbers[0]) if numbers else 0)
@@ -100,15 +101,15 @@ class Places:
         return view
 
     def _end(self, view: ServerState) -> LogPosition:
-        """The log's end, in a file whose fingerprint is known, so that it is never taken for a place of another file
-        with the same number."""
+        """The log's end, in a file whose fingerprint is known. So it cannot be mistaken for a place in another file of
+        the same number."""
         end = LogPosition(self._incarnations.current, *view.end)
         if not self._incarnations.knows_file(end.file):
             self._begun_us(view, end.file)
         return end
 
     def _at(self, text: str, view: ServerState, file: int, offset: int) -> Datamarker:
-        """The last transaction end at or before a place of the present log."""
+        """The last transaction's end at or before a place of the present log."""
         latest = LogPosition(self._incarnations.current, *view.end)
         wanted = LogPosition(latest.incarnation, file, offset)
         if wanted > latest or (view.size(file) is not None and file != latest.file and offset > (view.size(file) or 0)):
@@ -124,8 +125,8 @@ class Places:
         return self._last(view, file, wanted)
 
     def _last(self, view: ServerState, file: int, wanted: LogPosition, until_us: int = sys.maxsize) -> Datamarker:
-        """The last transaction end at or before ``wanted`` and committed by ``until_us``, found from the file's
-        beginning on."""
+        """The last transaction's end at or before ``wanted`` and committed by ``until_us``. The search begins at the
+        beginning of ``file``."""
         begin = LogPosition(wanted.incarnation, file, FILE_BEGIN)
         name = view.name(file)
         delivered = ""
@@ -137,7 +138,7 @@ class Places:
             return last_marker(making.walk, wanted, making.delivered, making.prepared, until_us)
 
     def _begun_us(self, view: ServerState, file: int) -> int:
-        """When the file was begun, in whole seconds. Notes the file's fingerprint."""
+        """When the file was begun, in whole seconds. Stores the file's fingerprint."""
         start = FromFile(view.name(file), FILE_BEGIN)
         with closing(self._opening.walk(view, self._incarnations.current, start)) as making:
             see_file(making.walk)

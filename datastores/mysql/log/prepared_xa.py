@@ -1,4 +1,4 @@
-"""Prepared XA transactions, kept until their commit: in memory, then on disk.
+"""Keeps prepared XA transactions until their commit: first in memory, then on disk.
 
 MySQL and MariaDB log the rows of an XA transaction when it is prepared, under an earlier GTID than its commit. The rows
 are delivered only with the commit, because the transaction may still be rolled back.
@@ -23,9 +23,9 @@ from wormhole.model.position import LogPosition
 __all__ = ["MEMORY", "Prepared"]
 
 MEMORY: Final = 8 << 20
-"""The most bytes of events in memory, of all prepared transactions of a reader together."""
+"""The most bytes of events in memory, for all prepared transactions of a reader together."""
 
-_MOST: Final = 100_000  # transactions: the smallest takes a kilobyte of Python objects
+_MOST: Final = 100_000  # the most transactions; the smallest takes a kilobyte of memory
 
 _SIZE: Final = struct.Struct("<I")
 _PIECE: Final = 256 << 10
@@ -33,7 +33,7 @@ _PIECE: Final = 256 << 10
 
 @dataclass(slots=True)
 class _Group:
-    """``kept``: events in memory, or (offset, bytes) of a stretch of events in the file."""
+    """``kept``: events in memory, or (offset, bytes) of a range of the file with several events."""
 
     begin: LogPosition
     kept: list[bytes | tuple[int, int]] = field(default_factory=list)
@@ -41,8 +41,9 @@ class _Group:
 
 
 class Prepared:
-    """The unresolved groups of one reader. ``folder``: the folder of the file, which has no name. ``budget``: its
-    largest size. ``memory``: bytes kept in memory. ``held``: bytes of the largest event that is returned whole."""
+    """The unresolved groups of one reader. A group is the events of one prepared transaction. ``folder``: for a file,
+    which has no name. ``budget``: its largest size. ``memory``: bytes kept in memory. ``held``: the most bytes of an
+    event that is returned whole."""
 
     def __init__(self, folder: Path, budget: int, memory: int = MEMORY, held: int = MEMORY) -> None:
         self._folder = folder
@@ -51,13 +52,13 @@ class Prepared:
         self._held = held
         self._groups: dict[Xid, _Group] = {}
         self._open: _Group | None = None
-        self._released: _Group | None = None  # the group that is being returned
+        self._released: _Group | None = None  # the group whose events are being returned
         self._used = 0
         self._file = ScratchFile(folder)
 
     @property
     def oldest(self) -> LogPosition | None:
-        """The beginning of the oldest group that is unresolved or not returned completely."""
+        """The beginning of the oldest group that is unresolved or not fully returned."""
         groups = (*self._groups.values(), self._released)
         return min((group.begin for group in groups if group is not None), default=None)
 
@@ -73,7 +74,7 @@ class Prepared:
     def add(self, event: bytes) -> None:
         """Add an event to the group.
 
-        Raises :class:`UnsupportedLog` over the budget, :class:`SourceUnavailable` when the disk fails."""
+        Raises :class:`UnsupportedLog` over the budget, and :class:`SourceUnavailable` if the disk fails."""
         group = self._open
         assert group is not None
         if self._used + len(event) <= self._memory:
@@ -84,7 +85,7 @@ class Prepared:
         self._store(group, len(event), (event,))
 
     def add_large(self, event: LargeEvent) -> None:
-        """Add an event that does not fit into memory to the group. Reads its body.
+        """Add an event that is too large for memory to the group. Reads its body.
 
         Raises as :meth:`add`, and :class:`DecodeError`."""
         group = self._open
@@ -114,7 +115,7 @@ class Prepared:
             group.kept.append((at, size))
 
     def keep(self, xid: Xid) -> None:
-        """Keep the group, which is prepared under that name.
+        """Keep the group, which is prepared under the name ``xid``.
 
         Raises :class:`UnsupportedLog` over the limit of groups."""
         assert self._open is not None
@@ -133,13 +134,13 @@ class Prepared:
             self._open = None
 
     def release_open(self) -> Iterator[bytes | LargeEvent]:
-        """The events of the group that is being collected, which was committed in one phase. See :meth:`release`."""
+        """The events of the group being collected, which was committed in one phase. See :meth:`release`."""
         assert self._open is not None
         group, self._open = self._open, None
         return self._events(group)
 
     def release(self, xid: Xid) -> Iterator[bytes | LargeEvent] | None:
-        """The events of the group, which is committed. ``None``: no such group was seen.
+        """The events of the committed group; ``None``: no such group is known.
 
         A large event must be read before the next event is taken.
         """

@@ -1,7 +1,7 @@
-"""The reader of a binlog: it turns a dump into segments.
+"""The reader of a binlog, which makes segments from a dump.
 
 Order: the binlog's. Transactions: one per GTID, with the id ``<source>:<number>``. An XA transaction comes with its
-commit, under the commit's id. Large ones come in pieces. Duplicates: none. Gaps: an XA commit whose prepare lies before
+commit, under the commit's id. Large ones come in parts. Duplicates: none. Gaps: an XA commit whose prepare is before
 the place at which reading began. Only transactions that are complete in the log are delivered. At the end of the log a
 reader waits.
 """
@@ -28,17 +28,17 @@ from wormhole.model.segment import Run, Segment
 
 __all__ = ["BinlogReader"]
 
-_POLL_S: Final = 0.1  # the longest wait in one go, so that close() ends a waiting read soon
-_LONGEST_DELIVERED: Final = 1 << 20  # characters of a GTID set, which each datamarker carries
+_POLL_S: Final = 0.1  # the longest uninterrupted wait, so that close() soon ends a waiting read
+_LONGEST_DELIVERED: Final = 1 << 20  # the most characters of a GTID set, because each datamarker holds one
 
 
 class BinlogReader(SqlLogReader):
     """A :class:`~wormhole.ports.log_source.LogReader` that begins after ``marker``, with a walk at that place.
 
-    ``placed``: the walk is at the marker's own place. Otherwise (another server, found by GTIDs) the place is known
-    with the first transaction. ``passed`` is called with every datamarker, ``closed`` once, when the reader is closed.
-    ``confirmed`` is called with an error for an operator that one changed byte could cause, and with the transaction
-    end before it. It returns the error to raise.
+    ``placed``: the walk is at the marker's own place. On another server, found by GTIDs, the first transaction gives
+    the place. ``passed`` is called with every datamarker, and ``closed`` once, when the reader is closed. ``confirmed``
+    is called with an error for an operator that one changed byte could cause, and with the transaction's end before it.
+    It returns the error to raise.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BinlogReader(SqlLogReader):
         self._delivered = delivered
         self._began = self._place = marker.order
         self._anchor: Anchor | None = marker.anchor if placed else None
-        self._unseen = walk.anchor  # the last transaction before the marker: the marker's own anchor
+        self._unseen = walk.anchor  # the last transaction before the marker, to which the marker's anchor belongs
         self._committed_at_us = marker.committed_at_us
         self._placed = placed
         self._passed = passed
@@ -94,7 +94,7 @@ class BinlogReader(SqlLogReader):
                     self._believe_broken()
                     self._forget_tables()
                 except WormholeError as error:
-                    self._failure = self._believe(error)  # the updates before the fault are returned first
+                    self._failure = self._believe(error)  # updates before the fault are returned first
                     continue
                 if step == Step.PROGRESS:
                     continue
@@ -107,13 +107,13 @@ class BinlogReader(SqlLogReader):
 
     def _believe(self, error: WormholeError) -> WormholeError:
         """The error to raise for an error of the stream. Without a correct checksum the event's bytes may have changed
-        on their way, and the error has to be confirmed."""
+        in transit, and the error must be confirmed."""
         if not isinstance(error, Fatal) or self._walk.verified:
             return error
         return self._confirmed(error, self._place)
 
     def _believe_broken(self) -> None:
-        """Raise if a second read does not confirm that rows cannot be read."""
+        """Raise if a second reading does not confirm that rows are unreadable."""
         broken = self._walk.broken
         if not broken or self._encoder.checksums or broken.keys() <= self._believed:
             return
@@ -124,8 +124,8 @@ class BinlogReader(SqlLogReader):
                 raise sure
 
     def _forget_tables(self) -> None:
-        """Raise if descriptions of tables take too much memory, so that a new reader begins without them. Only after a
-        transaction ended here, because the new reader begins after it."""
+        """Raise if descriptions of tables take too much memory, so that a new reader begins without them. Only after
+        the end of a transaction, because the new reader begins there."""
         if self._tables.full and self._walk.place > self._began:
             raise SourceUnavailable(
                 f"the log had {len(self._tables.schemas)} tables since it was opened, and what is known of "
@@ -145,10 +145,10 @@ class BinlogReader(SqlLogReader):
     # --- segments -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> bool:
-        """Whether transactions ended that can be returned.
+        """Whether ended transactions can be returned.
 
-        An open transaction is cut only if it is large, because a cut one's updates have another place than those of a
-        whole one, and a small transaction must be returned alike every time."""
+        An open transaction is cut only if it is large. The place of a cut transaction's updates differs from that of a
+        whole one's, and a small transaction must be the same each time it is returned."""
         encoder, walk = self._encoder, self._walk
         if walk.gap is not None:
             return True
@@ -160,7 +160,7 @@ class BinlogReader(SqlLogReader):
         encoder, walk = self._encoder, self._walk
         inside = encoder.in_transaction
         end = walk.open_place if inside else walk.place
-        # Transactions that ended are returned first, so that a datamarker lies between them and a large open one.
+        # Ended transactions are returned first, so that a datamarker precedes a large open one.
         whole = not inside or end != self._place
         self._tables.catalog.save()
         piece = encoder.take(whole)
@@ -211,6 +211,6 @@ class BinlogReader(SqlLogReader):
         return Datamarker(order, delivered, read_from, self._anchor, self._committed_at_us)
 
     def _broken(self, end: LogPosition, whole: bool) -> dict[str, DecodeError]:
-        """The shards that break in the segment that ends at ``end``. A segment that ends before the fault has none."""
+        """The shards that break in the segment that ends at ``end``. A segment before the fault has none."""
         walk = self._walk
         return {} if whole and end <= walk.broken.at else walk.broken.take()

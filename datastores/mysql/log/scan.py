@@ -1,4 +1,4 @@
-"""Reading a log without delivering it: to prove that a datamarker belongs to the log, and to find positions."""
+"""Reads a log without delivering it: to prove that a datamarker belongs to the log, and to find places."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["ANEW", "fails_again", "find_next", "last_marker", "pass_to", "see_be
 
 ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _STUCK_S: Final = 15.0
-_PROGRESS: Final = 64 << 10  # bytes of an event that must arrive in that time
+_PROGRESS: Final = 64 << 10  # the least bytes of an event that must arrive in that time
 _POLL_S: Final = 0.1
 
 
 def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
-    """Walk to ``order``, which the log reaches, and collect the prepared transactions.
+    """Walk to ``order``, which is in the log, and collect the prepared transactions.
 
-    Raises :class:`Diverged` if the walk does not pass ``anchor``, or if ``order`` lies inside a transaction.
+    Raises :class:`Diverged` if the walk does not pass ``anchor``, or if ``order`` is within a transaction.
     """
     _silence(walk, True)
     seen: Anchor | None = None
@@ -51,19 +51,19 @@ def pass_to(walk: LogWalk, order: LogPosition, anchor: Anchor | None) -> None:
 def see_file(walk: LogWalk) -> None:
     """Walk until the file's fingerprint (see `Incarnations.check_file`) and its beginning are known.
 
-    The walk cannot be used afterwards."""
+    The walk is unusable afterwards."""
     _go_on(walk, lambda: walk.file.described)
 
 
 def see_beginning(walk: LogWalk) -> None:
-    """Walk until the file's fingerprint is complete. A file of an old server has no list of GTIDs. The walk cannot be
-    used afterwards."""
+    """Walk until the file's fingerprint is complete. A file of an old server has no list of GTIDs. The walk is unusable
+    afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.file.identified or walk.encoder.in_transaction or walk.anchor is not None)
 
 
 def find_next(walk: LogWalk) -> LogPosition:
-    """The beginning of the next transaction, which must exist. The walk cannot be used afterwards."""
+    """The beginning of the next transaction, which must exist. The walk is unusable afterwards."""
     _silence(walk, True)
     _go_on(walk, lambda: walk.encoder.in_transaction or walk.anchor is not None)
     last = walk.anchor
@@ -71,15 +71,13 @@ def find_next(walk: LogWalk) -> LogPosition:
 
 
 def fails_again(walk: LogWalk, failed: LogPosition, error: WormholeError) -> bool:
-    """Whether the log fails with the same error when it is read again up to ``failed``. The walk cannot be used
+    """Whether the log fails with the same error when it is read again up to ``failed``. The walk is unusable
     afterwards."""
     encoder, message = walk.encoder, str(error)
     stalled = _Stalled(walk)
     try:
         while walk.place <= failed or walk.inside:
-            walk.step(
-                1, _POLL_S
-            )  # in the smallest pieces: some errors occur only in a transaction that was returned in part
+            walk.step(1, _POLL_S)  # in small parts: some errors occur only after a part was returned
             stalled.check(failed)
             if any(str(broken) == message for broken in walk.broken.values()):
                 return True
@@ -101,10 +99,10 @@ def last_marker(
     prepared: Prepared,
     until_us: int = sys.maxsize,
 ) -> Datamarker:
-    """The datamarker at the last transaction end at or before ``wanted``, which the log reaches, and before any
-    transaction committed after ``until_us``. The walk cannot be used afterwards.
+    """The datamarker at the last transaction's end at or before ``wanted``, which is in the log, and before any
+    transaction committed after ``until_us``. The walk is unusable afterwards.
 
-    ``delivered``: the logical position at the walk's beginning. It is updated.
+    ``delivered``: the logical position at the walk's beginning, which is updated.
     """
     _silence(walk, True)
     encoder = walk.encoder
@@ -140,9 +138,9 @@ def _silence(walk: LogWalk, silent: bool) -> None:
 
 
 class _Stalled:
-    """Raises when a server does not send log that it has. Further waiting would hide the fault.
+    """Raises if a server does not send log that it has, because further waiting would hide the fault.
 
-    A large event moves the place only at its end. Until then its arriving bytes are progress, if they are enough.
+    A large event moves the place only at its end. Until then enough arriving bytes count as progress.
     """
 
     def __init__(self, walk: LogWalk) -> None:

@@ -1,4 +1,4 @@
-"""A file for bytes that do not fit into memory. It has no name, so the process's end deletes it."""
+"""A file for bytes that do not fit into memory. It has no name, so it is deleted when the process ends."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ScratchFile:
         self._file: IO[bytes] | None = None
 
     def append(self, pieces: Iterable[bytes | memoryview], what: str) -> None:
-        """Write at the end, which moves once everything is written.
+        """Write at the end, which advances after a complete write.
 
-        Raises :class:`~wormhole.model.errors.SourceUnavailable` when the write fails. ``what``: the action that then
-        cannot be done, for the message."""
+        Raises :class:`~wormhole.model.errors.SourceUnavailable` if the write fails. ``what``: the action that then
+        fails, for the message."""
         at = self.end
         try:
             if self._file is None:
@@ -49,7 +49,7 @@ class ScratchFile:
         return b"" if self._file is None else os.pread(self._file.fileno(), size, at)
 
     def body(self, at: int, size: int) -> Body:
-        """A reader of ``size`` bytes from ``at`` on, which are read once."""
+        """A reader that reads ``size`` bytes from ``at`` on once."""
 
         def read(most: int) -> bytes:
             nonlocal at
@@ -60,7 +60,7 @@ class ScratchFile:
         return Body(read, size)
 
     def clear(self) -> None:
-        """Discard the content. The file can be written again."""
+        """Discard the content. The file can then be written again."""
         if self._file is not None:
             self._file.truncate(0)
         self.end = 0

@@ -1,9 +1,9 @@
 """Receives an event that is too large for memory into a file, and reads it after its checksum was verified.
 
-    event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, which may be none       a 0x00 precedes the event
+    event := (packet of 0xFFFFFF bytes)* packet of fewer bytes, possibly none       a 0x00 precedes the event
 
-The checksum is the last four bytes of an event. No part of the event may be used before them. An ignored event is not
-kept.
+The checksum is the last four bytes of an event, and no part of the event may be used before the checksum was verified.
+An ignored event is not kept.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _FLAGS_AT: Final = 17
 
 
 class Spool:
-    """``open``: an event is being received. ``received``: bytes of it that arrived after its header. ``ended``: the
-    event is complete.
+    """``open``: an event is being received. ``received``: its bytes that arrived after the header. ``ended``: the event
+    is complete.
 
-    ``header``, ``size``: the event's, once they arrived. ``tail``: its last four bytes. ``crc``: CRC-32 of all bytes
-    before the tail. ``ignores``: returns for the type and flags of an event whether its body is not needed. ``folder``:
-    the folder of the file, which has no name and serves one event.
+    ``header``, ``size``: of the event, once its header arrived. ``tail``: its last four bytes. ``crc``: CRC-32 of all
+    bytes before the tail. ``ignores``: returns for an event's type and flags whether its body is not needed.
+    ``folder``: for the file, which has no name and serves one event.
     """
 
     def __init__(self, folder: Path, ignores: Callable[[int, int], bool]) -> None:
@@ -54,7 +54,7 @@ class Spool:
         self.tail = b""
         self.crc = 0
         self._first = b""  # the bytes received while the header is incomplete
-        self._head = b""  # the header of the present packet
+        self._head = b""  # the bytes received of the present packet's header
         self._left = 0  # bytes of the present packet not received yet
         self._last = False
 
@@ -64,9 +64,9 @@ class Spool:
         self.open = True
 
     def take(self, data: bytes, at: int) -> int:
-        """Receive the event's bytes in ``data`` from ``at`` on. Returns the place after them.
+        """Receive the event's bytes in ``data`` from ``at`` on. Returns the offset after them.
 
-        Raises :class:`DecodeError` for bytes that are no event, :class:`SourceUnavailable` when the disk fails.
+        Raises :class:`DecodeError` for bytes that are no event, and :class:`SourceUnavailable` if the disk fails.
         """
         end = len(data)
         while at < end and not self.ended:
@@ -87,7 +87,7 @@ class Spool:
         return at
 
     def body(self, checksum: bool) -> Body:
-        """A reader of the event between its header and its ``checksum``, which is read once. Empty if ignored."""
+        """A reader of the event between its header and its ``checksum``, usable once. Empty for an ignored event."""
         if self._file is None:
             return Body(_nothing, 0)
         return self._file.body(0, self.received - (CHECKSUM if checksum else 0))

@@ -1,4 +1,4 @@
-"""Statements in the log: barriers for tables that lose rows, and savepoints of the open transaction."""
+"""Handles statements in the log: barriers for tables that lose rows, and savepoints of the open transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROW_FORMAT: Final = (
     "SET GLOBAL binlog_format = ROW, also in the server's configuration, and let every session that set it reconnect; "
     "what was logged as statements cannot be read: start the application anew behind it, from a copy of the tables"
 )
-# Kinds of statements that can be classified by their beginning alone.
+# Kinds of statements that their beginning alone determines.
 _WHOLE_BY_BEGINNING: Final = frozenset({Kind.DML})
 _RENAMES: Final = frozenset({Kind.RENAME_TABLE, Kind.ROWS_REPLACED})
 _ROUTINE: Final = re.compile(
@@ -40,20 +40,21 @@ class Statements:
         self._encoder = encoder
         self._tables = tables
         self._mariadb = mariadb
-        self._of = (-1, 0)  # the transaction of the next two fields
-        self._savepoints: dict[str, int] = {}  # by savepoint the number of updates before it
+        self._of = (-1, 0)  # the transaction to which the next two fields belong
+        self._savepoints: dict[str, int] = {}  # the number of updates before each savepoint
         self._barriers: list[tuple[int, int]] = []
         self._replaced: dict[str, LogPosition] = {}
 
     def read(self, query: Query, *, alone: bool, cut: bool = False) -> Statement:
-        """Classify the statement, and note the tables that it creates.
+        """Classify the statement, and record the tables that it creates.
 
-        ``alone``: it is a transaction by itself. ``cut``: only its beginning is available, so it may do more."""
+        ``alone``: it is a transaction by itself. ``cut``: only its beginning is available, so it may have more
+        effects."""
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
         statement = classify(query.sql, query.database, dialect)
         for database, table in statement.made:
-            # A name that only newer servers take for a known one is noted as well: it may be another table.
+            # A name that equals a known one only on newer servers is recorded too, because it may be another table.
             name = catalog.spelled(database, table, exists=False)
             catalog.note(*name)
             self._tables.forget_key(*name)
@@ -70,7 +71,7 @@ class Statements:
         if encoder.suppress:
             return
         self._enter()
-        exists = statement.kind is not Kind.DROP_TABLE  # it may have IF EXISTS; the server writes its names itself
+        exists = statement.kind is not Kind.DROP_TABLE  # a DROP may have IF EXISTS; the server generates its names
         for lost in statement.tables:
             for database, table in self._tables.losing(*lost, exists=exists):
                 barrier = self._tables.barrier(database, table)
@@ -78,8 +79,8 @@ class Statements:
                 encoder.truncate(*barrier)
 
     def note_replaced(self, statement: Statement, query: Query, place: LogPosition) -> None:
-        """Note the tables whose rows a statement that begins at ``place`` changes without the log having them: tables
-        that get a new name, and an altered table."""
+        """Record the tables whose rows a statement at ``place`` changes without logging them: tables that get a new
+        name, and an altered table."""
         names = set(statement.made) if statement.kind in _RENAMES else set()
         catalog = self._tables.catalog
         dialect = Dialect(self._mariadb, query.sql_mode, query.spaces, catalog.folds)
@@ -97,20 +98,20 @@ class Statements:
                 self._replaced[f"{database}.{table}"] = place
 
     def take_replaced(self) -> dict[str, LogPosition]:
-        """The tables that :meth:`note_replaced` noted since the last call."""
+        """The tables recorded by :meth:`note_replaced` since the last call."""
         found, self._replaced = self._replaced, {}
         return found
 
     def rolled_back(self) -> None:
-        """Encode the barriers of the transaction again after its rows were dropped. Removed tables stay removed:
-        MariaDB logs the DROP of a failed CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
+        """Encode the transaction's barriers again after its rows were dropped. Removed tables stay removed: MariaDB
+        logs the DROP of a failed CREATE OR REPLACE TABLE ... SELECT in the transaction that it rolls back."""
         self._enter()
         for barrier in self._barriers:
             self._encoder.truncate(*barrier)
 
     def unread(self, statement: Statement, sql: str) -> tuple[set[str], DecodeError] | None:
-        """The shards that may lack a barrier because a name in ``statement`` cannot be read, and the reason; ``None``:
-        the name can mean no known table."""
+        """The shards that may lack a barrier because a name in ``statement`` is unreadable, and the reason; ``None``:
+        the name cannot mean a known table."""
         where = {database for database, _ in statement.unread}
         place = "" if None in where else f" in the database {', '.join(sorted(map(str, where)))}"
         shown = _printable(sql)
@@ -124,11 +125,11 @@ class Statements:
         return missing
 
     def changed(self, query: Query, *, prepared: bool) -> tuple[set[str], DecodeError] | None:
-        """As :meth:`unread`, for a statement that changes rows and is logged as text. ``prepared``: its transaction is
-        being prepared.
+        """The result of :meth:`unread` for a statement that changes rows and is logged as text. ``prepared``: its
+        transaction is being prepared.
 
         Raises :class:`UnsupportedLog` if the changed tables cannot be bounded. The text lacks the tables that triggers,
-        functions and views change; only the server's list of databases includes them.
+        functions and views change. Only the server's list of databases includes them.
         """
         if self._encoder.suppress:
             return None
@@ -147,7 +148,7 @@ class Statements:
         return missing
 
     def lost_xa(self, sql: str) -> tuple[set[str], DecodeError] | None:
-        """As :meth:`unread`, for the commit of an XA transaction whose name cannot be read."""
+        """The result of :meth:`unread` for the commit of an XA transaction whose name is unreadable."""
         return self._missing(
             ((None, None),),
             f"the name of a committed XA transaction cannot be read: {_printable(sql)}",
@@ -155,10 +156,10 @@ class Statements:
         )
 
     def savepoint(self, statement: Statement) -> tuple[set[str], DecodeError] | None:
-        """Apply a statement about a savepoint. MariaDB logs a rollback to a savepoint, with the undone updates, if the
-        transaction made changes that cannot be undone.
+        """Apply a statement about a savepoint. If a transaction made changes that cannot be undone, MariaDB logs its
+        rollback to a savepoint together with the undone updates.
 
-        For an unknown savepoint it returns the shards that may hold undone updates, and the reason. Raises
+        Returns the shards that may hold undone updates, and the reason, for an unknown savepoint. Raises
         :class:`DecodeError` if a part of the undone updates was already returned.
         """
         encoder, name = self._encoder, statement.savepoint

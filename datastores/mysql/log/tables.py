@@ -1,8 +1,8 @@
-"""The tables that a reader meets: their schemas and the shards that they belong to.
+"""Keeps the tables that a reader meets in the log: their schemas and shards.
 
 Every table map in the log describes its columns (``binlog_row_metadata=FULL``). So rows are read with the columns that
 the table had when they were written, however far behind the reader is. Shards: the whole log, one per database
-(``log.database``), one per table (``log.database.table``) or N by the hash of the primary key. With N shards, a table
+(``log.database``), one per table (``log.database.table``), or N by the hash of the primary key. With N shards, a table
 without a key has its own shard.
 """
 
@@ -39,13 +39,13 @@ METADATA_HINT: Final = (
 )
 
 
-_MOST_HELD: Final = 64 << 20  # bytes of descriptions of tables: 14,000 tables of ten columns
-_TABLE_COST: Final = 2 << 10  # Python's objects for a table, and for each byte of its map; measured
+_MOST_HELD: Final = 64 << 20  # the most bytes of tables' descriptions: 14,000 tables of ten columns
+_TABLE_COST: Final = 2 << 10  # measured bytes of memory for a table, and for each byte of its map
 _BYTE_COST: Final = 16
 
 
 class TableSink(Protocol):
-    """The part of the encoder that is used here."""
+    """The part of the encoder that this module uses."""
 
     def add_table(
         self,
@@ -57,7 +57,7 @@ class TableSink(Protocol):
         row_end: int = -1,
         maybe: tuple[int, ...] = (),
     ) -> None:
-        """Make a table map known."""
+        """Register a table map."""
         ...
 
 
@@ -70,11 +70,11 @@ def shard_name(log: str, sharding: Sharding, database: str, table: str) -> str:
 
 
 class Tables:
-    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``broken``: by table id the shards that halt, and why
-    the table's rows cannot be read. ``skipped``: tables whose rows are skipped and break no shard, ``database.*`` for
-    all of a database. ``catalog``: the tables that subscribers may know, shared by all readers. ``history``:
-    system-versioned tables whose rows are delivered as logged, including the rows of their history. ``describe``: reads
-    from the server what table maps lack; ``None``: they lack nothing."""
+    """``schemas`` and ``shards`` are the arguments of `runs_of`. ``broken``: by table id, the shards that halt and why
+    the table's rows cannot be read. ``skipped``: tables whose rows are skipped and break no shard; ``database.*``: a
+    whole database. ``catalog``: the tables that subscribers may know, shared by all readers. ``history``:
+    system-versioned tables whose rows are delivered as logged, with those of their history. ``describe``: reads from
+    the server the facts that table maps lack; ``None``: they lack none."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Tables:
             self._shard(log)
 
     def learn(self, body: bytes, sink: TableSink, logged_s: int) -> None:
-        """A table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
+        """Add a table map that ``sink`` does not know, logged at ``logged_s`` (seconds since 1970).
 
         Raises :class:`DecodeError` for broken bytes, :class:`UnsupportedLog` for a transaction with more tables than
         fit into memory, and the errors of ``describe``.
@@ -163,17 +163,17 @@ class Tables:
         sink.add_table(table.table_id, body, Layout(table), schema, shard, row_end, maybe)
 
     def _break(self, table: TableMap, body: bytes, sink: TableSink, error: DecodeError) -> None:
-        """Break the shards of a table whose rows cannot be read, at its first row."""
+        """Break the shards of a table with unreadable rows. The break occurs at its first row."""
         shard = self._shard(shard_name(self._log, self._sharding, table.database, table.table))
-        # It may not be known whether the table has a key. With a hash, every shard may then lack rows of it.
+        # Whether the table has a key may be unknown. With a hash, every shard may then lack rows of it.
         hashed = self.names_of(HASHED) if self._sharding.by == "hash" else []
         self.broken[table.table_id] = ((*hashed, self.shards[shard]), error)
         sink.add_table(table.table_id, body, None, self._schema(Schema(table.name, (), ())), shard)
 
     def _asked(self, table: TableMap, logged_s: int) -> tuple[TableMap, int, tuple[int, ...]]:
-        """The table with facts that only the server has: digits of old temporal columns, hidden columns, and the key
-        without ROW END. Returns it with the position of ROW END (-1: none) and, if that is unknown, the columns that
-        may be ROW END."""
+        """The table with the facts that only the server has: digits of old temporal columns, hidden columns, and the
+        key without ROW END. Returns it with the position of ROW END (-1: none), and the columns that may be ROW END if
+        that is unknown."""
         if self._describe is None:
             return table, -1, ()
         old = any(column.type in OLD_TEMPORAL for column in table.columns)
@@ -193,15 +193,15 @@ class Tables:
         return table, row_end, maybe
 
     def know_keys(self, keys: Keys, end: LogPosition) -> None:
-        """The keys that the server listed before its log ended at ``end``, and after this reader's beginning."""
+        """Record the keys that the server listed before its log ended at ``end``, after this reader's beginning."""
         self._listed = keys, end
 
     def key_of(self, database: str, table: str, place: LogPosition) -> frozenset[str] | None:
-        """The folded names of the columns of the table's key, as it was last read or listed before ``place``; ``None``:
-        not since the reader began, or since :meth:`forget_key`.
+        """The folded names of the columns of the table's key, as last read or listed before ``place``; ``None``:
+        neither since the reader began, nor since :meth:`forget_key`.
 
-        A list may be later than a statement before its end: MySQL may have taken the dropped column out of a key that
-        then looks as if it never had it.
+        A list may be later than a statement before its end. MySQL may have removed a dropped column from a key, which
+        then looks as if it never had the column.
         """
         name = database, table
         if name not in self._keys and self._listed is not None and place >= self._listed[1]:
@@ -210,22 +210,22 @@ class Tables:
         return self._keys.get(name)
 
     def forget_key(self, database: str, table: str) -> None:
-        """The table may have another key from now on."""
+        """Drop the table's known key, because the table may have another one from now on."""
         self._keys[database, table] = None
 
     def barrier(self, database: str, table: str) -> tuple[int, int]:
-        """Ordinals of schema and shard for a barrier of that table. A barrier carries no values. Its schema has no
-        columns, so that it is the same wherever reading began."""
+        """Ordinals of schema and shard for a barrier of the table. A barrier has no values. Its schema has no columns,
+        so it is the same wherever reading began."""
         schema = self._schema(Schema(f"{database}.{table}", (), ()))
         keyed, keyless = self.catalog.keys(database, table)
         own = None
         if self._sharding.by != "hash" or keyless:
             own = self._shard(shard_name(self._log, self._sharding, database, table))
-        # A table that was seen with a key and without one has rows in both kinds of shards.
+        # A table that had a key only at times has rows in both kinds of shards.
         return schema, ALL_SHARDS if own is None or (self._sharding.by == "hash" and keyed) else own
 
     def shards_of(self, database: str, table: str) -> list[str]:
-        """The shards that hold rows of that table."""
+        """The shards that hold the table's rows."""
         shard = self.barrier(database, table)[1]
         names = self.names_of(shard)
         if shard == ALL_SHARDS and self.catalog.keys(database, table)[1]:
@@ -241,8 +241,8 @@ class Tables:
         return f"{database}.{table}" in self._skipped or f"{database}.*" in self._skipped
 
     def losing(self, database: str, table: str, *, exists: bool = True) -> list[tuple[str, str]]:
-        """The tables that lose their rows with this one, by the names that subscribers know. An empty ``table`` means
-        all tables of the database.
+        """The tables that lose their rows with this one, by the names that subscribers know. An empty ``table``: all
+        tables of the database.
 
         ``exists``: see :meth:`Catalog.spelled`.
         """
@@ -250,7 +250,7 @@ class Tables:
         return [self.catalog.spelled(*name, exists=exists) for name in names if not self.skips(*name)]
 
     def possible(self, unread: Iterable[Name]) -> list[tuple[str, str]]:
-        """The tables that these incompletely readable names may mean."""
+        """The known tables that the names in ``unread`` may mean."""
         found: dict[tuple[str, str], None] = {}
         for database, table in unread:
             if database is not None:
@@ -266,7 +266,7 @@ class Tables:
         return list(found)
 
     def names_of(self, shard: int) -> list[str]:
-        """The names of the shards of an ordinal, which may be `HASHED` or `ALL_SHARDS`."""
+        """The names of the shards of an ordinal, which may also be `HASHED` or `ALL_SHARDS`."""
         if shard in (HASHED, ALL_SHARDS):
             return [self.shards[k] for k in range(self._sharding.count)] or list(self.shards.values())
         return [self.shards[shard]]

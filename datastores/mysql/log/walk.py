@@ -1,4 +1,4 @@
-"""A walk through the log: it drives the encoder over a dump, and handles events that are rare or once per file.
+"""Walks through the log: drives the encoder over a dump, and handles events that are rare or come once per file.
 
 A group of events is one transaction::
 
@@ -58,16 +58,16 @@ _FIRST_OFFSET: Final = 4  # the offset of a file's first event
 _PACKET: Final = 4
 _LARGEST_EVENT: Final = 1 << 30
 _LONGEST_STATEMENT: Final = 4 << 20
-_LARGEST_LIST: Final = 16 << 20  # a list of GTIDs with a million intervals
+_LARGEST_LIST: Final = 16 << 20  # the most bytes of a list of GTIDs, which has then a million intervals
 _COMPRESSED_ROWS: Final = COMPRESSED - {events.QUERY_COMPRESSED}
 # Events that are held in memory even if they are larger than the limit for whole events.
 _LISTS: Final = frozenset({events.TABLE_MAP, events.PREVIOUS_GTIDS, events.GTID_LIST})
-# Events that belong to a statement: values, and the file of a LOAD DATA, with its end if nothing was loaded.
+# Events that belong to a statement: its values, and the file of a LOAD DATA with its end.
 _STATEMENT_PARTS: Final = frozenset({events.INTVAR, events.RAND, events.USER_VAR})
 _STATEMENT_FILES: Final = frozenset({9, 11, 17})  # APPEND_BLOCK, DELETE_FILE, BEGIN_LOAD_QUERY
 _LOAD_QUERY: Final = 18
 _STATEMENTS: Final = frozenset({events.QUERY, _LOAD_QUERY})
-# Events at the beginning of a file that a reader does not need. MariaDB states how the file is encrypted, and sends its
+# Events at the beginning of a file that a reader does not need. MariaDB states how the file is encrypted, but sends its
 # content decrypted.
 _OF_FILES: Final = frozenset({events.START_ENCRYPTION})
 _TYPE_AT: Final = 4
@@ -84,7 +84,7 @@ class Step:
     """The result of a step."""
 
     END: Final = 0
-    """Nothing more is available now."""
+    """Nothing more is available at present."""
     PROGRESS: Final = 1
     FULL: Final = 2
     """As much as requested is encoded."""
@@ -94,13 +94,13 @@ class Step:
 
 
 class LogWalk:
-    """``file``: the present file; `Encoder.file_offset` is the offset in it. ``anchor``: the last transaction that
-    ended.
+    """``file``: the present file; `Encoder.file_offset` is the offset in it. ``anchor``: the transaction that ended
+    last.
 
-    ``gap``: log that is missing right before the place. ``broken``: shards with rows that cannot be read. The caller
-    clears both. ``verified``: the event at which a step failed had a correct checksum. ``log_bytes``: bytes of log
-    passed. ``next_file``: continues the dump with the file after the one of that number and returns its name; ``None``:
-    no later file. ``ends``: the open transaction ends with the next step.
+    ``gap``: log that is missing right before the place. ``broken``: shards with unreadable rows. The caller clears
+    both. ``verified``: the event at which a step failed had a correct checksum. ``log_bytes``: bytes of log passed.
+    ``next_file``: continues the dump with the file after a number, and returns its name; ``None``: there is no later
+    file. ``ends``: the open transaction ends with the next step.
     """
 
     def __init__(
@@ -134,15 +134,15 @@ class LogWalk:
         self._incarnation = incarnation
         self._mariadb = mariadb
         self._next_file = next_file
-        self._need: int | None = None  # size of the incomplete packet; 0: not known; None: no packet is incomplete
+        self._need: int | None = None  # size of the incomplete packet; 0: unknown; None: no packet is incomplete
         self._inner: list[tuple[Iterator[bytes | LargeEvent], bool]] = []
-        self._rows: RowStream | None = None  # the rows of the last event that are not decoded yet
+        self._rows: RowStream | None = None  # the undecoded rows of the last event
         self._rotate: Rotate | None = None
         self._unprepared: Xid | None = None
         self._statements = Statements(encoder, tables, mariadb=mariadb)
-        self._apart = False  # the open transaction lacks updates, so it gets a segment of its own
+        self._apart = False  # the open transaction lacks updates and needs a segment of its own
         self._anchor: Anchor | None = None
-        self._counted = (-1, 0, 0)  # the transaction of which `_anchor` was made
+        self._counted = (-1, 0, 0)  # the transaction that `_anchor` was made from
         encoder.checksums = dump.checksums
 
     @property
@@ -152,7 +152,7 @@ class LogWalk:
 
     @property
     def arrived(self) -> int:
-        """Bytes received after the place, of incomplete events."""
+        """The bytes received after the place, which are of incomplete events."""
         return self._dump.arrived + self._spool.received
 
     @property
@@ -161,17 +161,17 @@ class LogWalk:
         return LogPosition(self._incarnation, self.file.number, self.encoder.tx_begin)
 
     def take_replaced(self) -> dict[str, LogPosition]:
-        """See :attr:`wormhole.model.segment.Segment.replaced`: the tables passed since the last call."""
+        """The tables passed since the last call, for :attr:`wormhole.model.segment.Segment.replaced`."""
         return self._statements.take_replaced()
 
     @property
     def inside(self) -> bool:
-        """Whether events inside the last event, or rows of it, are not processed yet."""
+        """Whether events or rows in the last event are still to be processed."""
         return bool(self._inner) or self._rows is not None
 
     @property
     def anchor(self) -> Anchor | None:
-        """The last transaction that ended during this walk."""
+        """The transaction that ended last during this walk; ``None``: none ended."""
         encoder = self.encoder
         last = (encoder.last_source, encoder.last_number, encoder.last_end)
         if last != self._counted:
@@ -182,14 +182,14 @@ class LogWalk:
         return self._anchor
 
     def step(self, max_bytes: int, wait_s: float) -> int:
-        """Continue the walk. Returns a `Step`. Waits up to ``wait_s`` seconds when nothing is available.
+        """Continue the walk. Returns a `Step`. Waits up to ``wait_s`` seconds if nothing is available.
 
         Raises :class:`DecodeError`, :class:`SourceUnavailable`, :class:`UnsupportedLog`, :class:`Diverged` or the
         server's error.
         """
         try:
             if self._rotate is not None:
-                _ = self.anchor  # kept before the file ends
+                _ = self.anchor  # computed before the file ends
                 rotate, self._rotate = self._rotate, None
                 self.file.turn(rotate)
                 return Step.PROGRESS
@@ -223,7 +223,7 @@ class LogWalk:
         self._spool.close()
 
     def one_packet(self) -> None:
-        """Pass at most one packet, so that the walk stops at every place. Waits for a moment when nothing is
+        """Pass at most one packet, so that the walk stops at every place. Waits a short time if nothing is
         available."""
         if self._rotate is not None or self.inside or self._spool.open:
             self.step(1, _POLL_S)
@@ -275,7 +275,7 @@ class LogWalk:
         return Step.FULL if encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _next_packet(self) -> int:
-        """The end of the next packet if it is complete, or of its head if it is large; else 0."""
+        """The end of the next packet if it is complete, or of its head if it is large; otherwise 0."""
         dump = self._dump
         need = self._packet_size()
         if len(dump.data) - dump.at < need:
@@ -284,13 +284,13 @@ class LogWalk:
         return dump.at + need
 
     def _packet_size(self) -> int:
-        """Size of the next packet, or of its head if it is large or incomplete."""
+        """The size of the next packet, or of its head if it is large or incomplete."""
         data, at = self._dump.data, self._dump.at
         size = int.from_bytes(data[at : at + 3], "little") if len(data) - at >= _PACKET else 0
         return _PACKET + (size if size <= self.encoder.held else 0)
 
     def _go_inside(self, max_bytes: int) -> int:
-        """Process events that were inside another one or that were kept until now."""
+        """Process the events that were in another event or were kept until now."""
         encoder = self.encoder
         depth = len(self._inner)
         inner, ends = self._inner[-1]
@@ -320,10 +320,10 @@ class LogWalk:
             self._rows = _rest_of(encoder)
         return self._handle(status, raw) if status in (stops.EVENT, stops.TABLE) else Step.PROGRESS
 
-    # --- events that are not held whole --------------------------------------------------------------------------
+    # --- events too large for memory -----------------------------------------------------------------------------
 
     def _receive(self, wait_s: float) -> int:
-        """Receive more of an event that goes into a file. When it is complete its checksum is verified."""
+        """Receive more of an event into a file. When it is complete, its checksum is verified."""
         dump, spool, encoder = self._dump, self._spool, self.encoder
         if dump.at >= len(dump.data) and not dump.more(0, wait_s):
             return Step.END
@@ -345,7 +345,7 @@ class LogWalk:
             return self._rows_failed(error)
 
     def _take_large(self, event: LargeEvent) -> int:
-        """Process a large event whose header the encoder has seen."""
+        """Process a large event whose header the encoder has read."""
         encoder = self.encoder
         kind, body = event.header[_TYPE_AT], event.body
         rows = kind in ROWS_EVENTS or kind in _COMPRESSED_ROWS
@@ -395,7 +395,7 @@ class LogWalk:
         return Step.FULL if self.encoder.rows.updates.used >= max_bytes else Step.PROGRESS
 
     def _rows_failed(self, error: DecodeError) -> int:
-        """Handle an event that could not be decoded. If it is about one table, only that table's shards break."""
+        """Handle an event that could not be decoded. An error in one table breaks only that table's shards."""
         encoder = self.encoder
         if encoder.table_id < 0:
             raise error
@@ -407,7 +407,7 @@ class LogWalk:
             return Step.PROGRESS
         return Step.CUT if self.broken.add(shards, error, self.open_place) else Step.PROGRESS
 
-    # --- events that the encoder leaves to us --------------------------------------------------------------------
+    # --- events that the encoder returns -------------------------------------------------------------------------
 
     def _handle(self, status: int, raw: bytes) -> int:
         kind, body, encoder = raw[4], raw[events.HEADER :], self.encoder
@@ -427,7 +427,7 @@ class LogWalk:
         elif kind in (events.GTID_LIST, events.PREVIOUS_GTIDS):
             self.file.identify(raw)
             if kind == events.PREVIOUS_GTIDS and isinstance(self._delivered, MySqlDelivered):
-                # A datamarker made on a busy server may lack transactions that were just being committed.
+                # A datamarker from a busy server may lack transactions that were being committed.
                 self._delivered.include(GtidSet.decode(body))
         elif kind == events.GTID_TAGGED:
             tagged = parse_gtid_tagged(body)
@@ -447,7 +447,7 @@ class LogWalk:
         elif kind in COMPRESSED:
             return self._inflated(plain_event(raw[: events.HEADER], _held(body), _LARGEST_EVENT))
         elif encoder.suppress:
-            pass  # a fault in it affects no reader
+            pass  # a fault in this event affects no reader
         elif kind == events.INCIDENT:
             incident = parse_incident(body)
             raise DecodeError(
@@ -504,7 +504,7 @@ class LogWalk:
         return Step.PROGRESS
 
     def _lacks(self, missing: tuple[set[str], DecodeError] | None, *, ends: bool) -> int:
-        """Note the shards whose updates the transaction lacks, if any. ``ends``: the transaction ends here.
+        """Record the shards whose updates the transaction lacks, if any. ``ends``: the transaction ends here.
 
         A transaction that lacks an update gets its own segment, so that a flow that skips it skips nothing else.
         """
@@ -556,7 +556,7 @@ class LogWalk:
         self.gap = LogGap(
             LossKind.PURGED,
             name,
-            name,  # what is delivered behind it is filled in with the place
+            name,  # the position after it is set together with the place
             f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the "
             "place from which this log is read",
         )
@@ -578,13 +578,13 @@ class LogWalk:
                     self.open_place,
                 )
             self._drop_open(lost=True)
-        self._rotate = rotate  # done by the next step: a piece is of one file, and the file's end is a place too
+        self._rotate = rotate  # the next step goes there; a piece is of one file, and a file's end is a place too
         return Step.CUT
 
     def _past_torn_file(self) -> bool:
-        """Continue with the next file after one that ends in the middle of an event, as the server did.
+        """Continue with the next file after a file that ends within an event, as the server did.
 
-        Returns whether there is a next file."""
+        Returns whether a next file exists."""
         following = self._next_file(self.file.number)
         if following is None:
             return False
@@ -593,7 +593,7 @@ class LogWalk:
         return True
 
     def _drop_open(self, *, lost: bool = False) -> None:
-        """Drop the open transaction, which was rolled back. ``lost``: the server died while writing it."""
+        """Drop the open transaction, which was rolled back. ``lost``: the server crashed while writing it."""
         encoder = self.encoder
         encoder.collect = False
         self._prepared.drop_open()
@@ -602,14 +602,14 @@ class LogWalk:
         encoder.discard(close=lost)
 
     def _keep(self, raw: bytes) -> None:
-        """Keep an event of the group that is being collected. Its header is rewritten, because it has no
-        checksum now.
+        """Keep an event of the group being collected. Its header is rewritten, because the event has no checksum any
+        more.
         """
         self._prepared.add(raw[:9] + len(raw).to_bytes(4, "little") + raw[13:])
 
 
 def _rest_of(encoder: Encoder) -> RowStream:
-    """The rows that the encoder left of an event in memory."""
+    """A stream of the rows that the encoder left of an event in memory."""
     return RowStream(encoder, _held(encoder.raw))
 
 

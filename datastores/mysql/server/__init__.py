@@ -1,1 +1,1 @@
-"""One server: its address and the login, its settings, the state of its log, and the tables that it has."""
+"""The connection to one server: its address and login, its settings, the state of its log, and its tables."""

@@ -1,4 +1,4 @@
-"""A server's address and account: from the URL, a password file, ``~/.my.cnf`` or a prompt."""
+"""Determines a server's address and account: from the URL, a password file, ``~/.my.cnf`` or a prompt."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _ESCAPE: Final = re.compile(r"""\\([btnrs\\"'])""")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server and an account on it. ``socket``: the path of a Unix socket, which is used instead of host and port.
+    """A server and an account on it. ``socket``: the path of a Unix socket, used instead of host and port.
 
-    ``ca``: a PEM file; without one, ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``:
-    where the password was found, for messages. ``server_public_key``: a PEM file; without TLS the password is encrypted
-    with this key only. ``exposed``: the password may also be sent to an unverified server. ``remarks``: warnings about
-    the files, for the user.
+    ``ca``: a PEM file; without it ``verify`` and ``verify-ca`` trust the system's authorities. ``password_from``: where
+    the password was found, for messages. ``server_public_key``: a PEM file; without TLS only this key may encrypt the
+    password. ``exposed``: the password may also be sent to an unverified server. ``remarks``: warnings about the files,
+    for the user.
     """
 
     host: str
@@ -75,12 +75,12 @@ def parse(
     my_cnf: Path | bool = True,
     prompt: Callable[[str], str] | None = None,
 ) -> Address:
-    """The address that a URL names.
+    """The address in a URL.
 
-    The password comes from ``password_file``, else the URL, else the ``[client]`` section of ``my_cnf`` (``True``:
-    ``~/.my.cnf`` if it exists; ``False``: none), else from ``prompt``, which is called with the question. User, host,
-    port, socket and TLS that the URL lacks come from ``my_cnf`` too. If the URL has a host or a socket, neither is
-    taken from the file. Raises :class:`~wormhole.model.errors.UsageError`; no message ever holds a password.
+    The password comes from ``password_file``, or else from the URL, the ``[client]`` section of ``my_cnf`` (``True``:
+    ``~/.my.cnf`` if it exists; ``False``: none) or ``prompt``, in this order. ``prompt`` is called with the question.
+    User, host, port, socket and TLS that the URL lacks also come from ``my_cnf``. If the URL has a host or a socket,
+    the file supplies neither. Raises :class:`~wormhole.model.errors.UsageError`, whose message never holds a password.
     """
     shown = without_password(url)
     try:
@@ -120,7 +120,7 @@ def _where(given: ServerUrl, client: Mapping[str, str], shown: str) -> tuple[str
             f"{shown} names a host and a socket", hint=f"write {given.kind}://user@localhost/?socket={given.socket}"
         )
     host = given.host or client.get("host", "") or "localhost"
-    # As in MySQL's own clients, a socket in the file applies to this host only.
+    # As in MySQL's clients, a socket in the file applies only to this host.
     socket = given.socket or (client.get("socket", "") if not given.host and host == "localhost" else "")
     port = str(given.port or client.get("port", "") or DEFAULT_PORT)
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
@@ -144,9 +144,9 @@ def _my_cnf_path(my_cnf: Path | bool) -> Path:
 
 
 def _client_section(my_cnf: Path | bool) -> dict[str, str]:
-    """The ``[client]`` section, names with ``-``; empty: no such section.
+    """The options of the ``[client]`` section, with ``-`` in their names; empty: no such section.
 
-    Values may be in quotes, as MySQL reads them."""
+    Values may be quoted, as for MySQL's clients."""
     if my_cnf is False:
         return {}
     path = _my_cnf_path(my_cnf)
@@ -160,7 +160,7 @@ def _client_section(my_cnf: Path | bool) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        # The parser's own message quotes the line, which may hold the password.
+        # The parser's message quotes the line, which may hold the password.
         raise UsageError(f"{path} cannot be read: {type(error).__name__}", hint="correct or remove it") from None
     if not parser.has_section("client"):
         return {}

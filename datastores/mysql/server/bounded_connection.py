@@ -1,8 +1,8 @@
 """The driver's connection with bounds on the time and memory of each answer.
 
-The driver's timeout begins anew with each byte, so it would wait endlessly for a server that sends byte by byte. It
-also allocates whatever a length field announces. Here each connect and each statement has one deadline and one budget,
-whatever the server sends.
+The driver's timeout begins again with each byte, so it would wait endlessly for a server that sends byte by byte. It
+also allocates as much memory as a length field announces. This class gives each connect and each statement one deadline
+and one budget of memory.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ MOST_ANSWER_BYTES: Final = 32 << 20
 MOST_LISTING_BYTES: Final = 96 << 20
 """The limit of memory for a list of all tables, of which a server may have 150,000."""
 
-_PACKET_COST: Final = 256  # Python's objects for a packet, and for each of its columns
+_PACKET_COST: Final = 256  # bytes of Python's objects for a packet, and for each of its columns
 _COLUMN_COST: Final = 64
-_BYTE_COST: Final = 4  # if a text has one character beyond the basic plane, Python keeps four bytes for each character
-_WHOLE_PACKET: Final = (1 << 24) - 1  # a packet of this length is continued by another one
+_BYTE_COST: Final = 4  # Python stores four bytes per character if one is beyond the basic plane
+_WHOLE_PACKET: Final = (1 << 24) - 1  # a packet of this length continues in the next one
 _PIECE: Final = 256 << 10
 _LEAST_WAIT_S: Final = 0.05
 
 
 class BoundedConnection(Connection):  # without the type of its cursors: the driver's class takes none at run time
-    """See the module. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` sets another time."""
+    """A connection with bounds. ``timeout_s``: for connecting, and for a statement unless :meth:`bound` sets
+    another."""
 
     def __init__(self, *, timeout_s: float, **options: Any) -> None:
         self._timeout_s = timeout_s
@@ -49,7 +50,7 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
 
     @property
     def _driver(self) -> Any:
-        """The attributes of the driver's class that its stubs leave out."""
+        """The driver's connection, with attributes that its type stubs leave out."""
         return self
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
@@ -85,7 +86,7 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
             if left <= 0:
                 raise TimeoutError("the answer was not complete in time")
             self._driver._sock.settimeout(left)
-            # The first of the two receives a buffer full, the second takes from it.
+            # The first call fills the buffer, the second takes from it.
             piece: bytes = file.peek(1) and file.read1(most)
             if not piece:
                 raise pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection to MySQL server during query")
@@ -93,7 +94,7 @@ class BoundedConnection(Connection):  # without the type of its cursors: the dri
             self._driver._force_close()
             raise
         finally:
-            self._current_timeout = None  # the driver must not take its own for the socket's
+            self._current_timeout = None  # the driver must not use its own timeout for the socket
         return piece
 
     def _write_bytes(self, data: bytes) -> None:

@@ -1,9 +1,9 @@
-"""The tables that a log's subscribers may know. ``DROP DATABASE`` names no table and has to be reported for each.
+"""The tables that a log's subscribers may know. ``DROP DATABASE`` names no table, but is reported for each table.
 
-A table enters the list when a reader meets it in the log, when a statement creates it, or if the server has it when a
-reader is opened. The list is on disk before anything read after that place is returned. So after a crash it is complete
-for every datamarker of this publisher. Names of dropped tables are kept, because another flow may be further behind in
-the log. A barrier for a table that does not exist changes nothing.
+A table enters the catalog when a reader meets it in the log, when a statement creates it, or if the server has it when
+a reader is opened. The catalog is on disk before anything read after that place is returned. So after a crash it is
+complete for every datamarker of this publisher. Names of dropped tables are kept, because another flow may be further
+behind in the log. A barrier for a table that does not exist changes nothing.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ __all__ = ["MOST", "Catalog", "Keys"]
 _log = logging.getLogger(__name__)
 
 MOST: Final = 100_000
-"""The most names kept of tables that the server no longer has, temporarily twice as many. Names of tables that it has
-are all kept."""
+"""The most names kept of tables that the server no longer has; twice as many for a short time. The names of all tables
+that it has are kept."""
 
 _KEYED, _KEYLESS = 1, 2
 
 Table = tuple[str, str]
 Keys = Mapping[Table, tuple[str, ...]]
-"""By table the folded names of the columns of its key."""
+"""The folded names of the columns of each table's key, by table."""
 _NONE: Final[Keys] = MappingProxyType({})
 
 
 class Catalog:
-    """Thread-safe; one for all readers of a source.
+    """The catalog, shared by all readers of a source. Thread-safe.
 
-    ``path``: a line of JSON for each table, in the order in which they became known.
-
-    ``folds``: whether the server compares names without regard to case (``lower_case_table_names`` is not 0).
-    ``listed_keys``: the keys by the server's last answer. Equal answers are one object, since readers keep theirs.
+    ``path``: a file with a line of JSON for each table, in the order in which they became known. ``folds``: whether the
+    server ignores case in names (``lower_case_table_names`` is not 0). ``listed_keys``: the keys in the server's last
+    answer. Equal answers are one object, because readers keep it.
     """
 
     def __init__(self, path: Path, most: int = MOST) -> None:
@@ -56,11 +55,11 @@ class Catalog:
         self._folded: dict[Table, Table] = {}
         self._unsaved: dict[Table, None] = {}
         self._forgotten = 0
-        self._there: set[Table] = set()  # the server's tables by its last answer
+        self._there: set[Table] = set()  # the tables in the server's last answer
         for table, keys in _read(path):
             self._add(table, keys)
         self._unsaved.clear()
-        self._whole = False  # whether the file was rewritten, without a line that a crash cut off
+        self._whole = False  # whether the file was rewritten without lines that a crash cut
 
     @property
     def problem(self) -> Problem:
@@ -75,8 +74,8 @@ class Catalog:
         )
 
     def present(self, tables: Iterable[tuple[str, str, bool | None]], *, folds: bool, keys: Keys = _NONE) -> None:
-        """Note the server's tables, and save the list. ``tables``: database, table, and whether it has a primary key,
-        if known. ``keys``: as in ``listed_keys``."""
+        """Record the server's tables, and save the catalog. ``tables``: database, table, and whether it has a primary
+        key, if known. ``keys``: see ``listed_keys``."""
         with self._lock:
             self.folds = folds
             if keys != self.listed_keys:
@@ -91,14 +90,14 @@ class Catalog:
         self.save()
 
     def note(self, database: str, table: str, keyed: bool | None = None) -> None:
-        """Note a table that is in the log or that a statement created. :meth:`save` makes it durable."""
+        """Record a table that is in the log or that a statement created. :meth:`save` makes it durable."""
         with self._lock:
             self._add((database, table), _keys(keyed))
             if len(self._tables) > len(self._there) + 2 * self._most:
                 self._forget()
 
     def save(self) -> None:
-        """Make the noted tables durable. Raises :class:`SourceUnavailable` when the disk fails."""
+        """Make the recorded tables durable. Raises :class:`SourceUnavailable` if the disk fails."""
         if not self._unsaved and self._whole:
             return
         with self._lock:
@@ -131,10 +130,10 @@ class Catalog:
             return list(self._tables)
 
     def spelled(self, database: str, table: str, *, exists: bool = True) -> Table:
-        """The table's name as the log spells it, by which subscribers know it.
+        """The table's name as the log spells it, which is the name that subscribers know.
 
-        ``exists``: the server had such a table. If none has this name, the name may differ in the case of a letter that
-        only newer servers fold.
+        ``exists``: the server has had such a table. If no known table has the name, a known name may differ in the case
+        of a letter that only newer servers fold.
         """
         name = database, table
         if not self.folds or name in self._tables:
@@ -144,7 +143,7 @@ class Catalog:
         return found if exists or tuple(map(fold, found)) == tuple(map(fold, name)) else name
 
     def keys(self, database: str, table: str) -> tuple[bool, bool]:
-        """Whether the table may have had a primary key, and whether it was seen without one."""
+        """Whether the table may have had a primary key, and whether it was ever without one."""
         keys = self._tables.get((database, table), 0)
         return keys != _KEYLESS, bool(keys & _KEYLESS)
 
@@ -192,5 +191,5 @@ def _read(path: Path) -> Iterator[tuple[Table, int]]:
         try:
             database, table, keys = json.loads(line)
             yield (str(database), str(table)), int(keys)
-        except (ValueError, TypeError):  # cut off by a crash, before anything read after it was returned
+        except (ValueError, TypeError):  # a crash cut the line before anything read after it was returned
             _log.warning("%s has a line that cannot be read, which is left out: %r", path, line[:80])

@@ -1,4 +1,4 @@
-"""Connections to a server, and the translation of the driver's errors."""
+"""Opens connections to a server, runs queries, and translates the driver's errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 # Error numbers: https://dev.mysql.com/doc/mysql-errors/8.4/en/ and
 # https://mariadb.com/kb/en/mariadb-error-code-reference/.
-# Errors that an operator has to repair: the numbers, what the server refuses, and the next step.
+# Errors that an operator must repair: the numbers, the refusal, and the next step.
 _REFUSALS: Final = (
     (
         {1045, 1698},
@@ -74,7 +74,7 @@ _REFUSALS: Final = (
         "let the server have a certificate (ssl_cert, ssl_key), or write tls=prefer",
     ),
 )
-# A password was sent, and `host` is the host for which the server looked up accounts. Only characters that are safe in
+# A password was sent, and `host` is the host for which the server searched accounts. Only characters that are safe in
 # SQL match, because the server chooses the text.
 _SHADOWED: Final = re.compile(r"@'(?P<host>[\w.:-]+)' \(using password: YES\)", re.ASCII)
 _SHADOW_HINT: Final = (
@@ -87,8 +87,8 @@ _NONSENSE: Final = (
     "a retry follows; check host and port, and what is between here and the server (a proxy, another service); "
     "if a plain client gets right answers there, report this"
 )
-# Settings that the server or init_connect may have changed so that a session or a statement would end, be refused or
-# get values of another form. A version comment is run only by servers of that version; M: MariaDB.
+# Settings that the server or init_connect may have changed so that a session or a statement ends, is refused or returns
+# values in another form. Only servers of its version run a version comment; M: MariaDB.
 _SETTINGS: Final = (
     "SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = 18446744073709551615, "
     "max_join_size = 18446744073709551615, sql_big_selects = 1, completion_type = 0, sql_auto_is_null = 0, "
@@ -97,9 +97,9 @@ _SETTINGS: Final = (
     "/*M!100300 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, "
     "idle_write_transaction_timeout = 0 */"
 )
-_MOST_GREETING_BYTES: Final = 1 << 20  # all packets until the connection is open take at most this
+_MOST_GREETING_BYTES: Final = 1 << 20  # the most bytes of all packets until the connection is open
 LONGEST_TEXT: Final = 512
-"""The most characters of an error's text that are shown, because the server chooses the text."""
+"""The most characters of an error's text that are shown. The server chooses the text."""
 _PASSING: Final = frozenset(
     {
         1040,
@@ -128,13 +128,12 @@ _PASSING: Final = frozenset(
 
 
 def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCursor]:
-    """A connection with ``SET NAMES utf8mb4``, autocommit and its own settings. From dialling on it takes at most
-    ``timeout_s``, and so does a later query without its own limit.
+    """Open a connection with ``SET NAMES utf8mb4``, autocommit and the product's settings. Opening takes at most
+    ``timeout_s``, as does a later query without its own limit.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` if there is no valid answer or the server accepts no more
-    connections. Raises :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and for
-    a server that requests the password itself without being known to be the database
-    (:mod:`datastores.mysql.server.login`).
+    connections. Raises :class:`~wormhole.model.errors.UsageError` for a wrong account, password or certificate, and if
+    an unverified server requests the password itself (:mod:`datastores.mysql.server.login`).
     """
     with translating(address):
         connection: Any = ServerConnection(
@@ -148,7 +147,7 @@ def connect(address: Address, *, timeout_s: float = 10.0) -> Connection[DictCurs
             defer_connect=True,
         )
         connection.bound(most_bytes=_MOST_GREETING_BYTES)
-        # The driver would leave a Unix socket open if no server listens on it.
+        # If no server listens on a Unix socket, the driver would leave it open.
         connection.connect(_unix_socket(address.socket, timeout_s) if address.socket else None)
         connection.query(_SETTINGS)
         opened: Connection[DictCursor] = connection
@@ -168,11 +167,11 @@ def query(
     within_s: float | None = None,
     most_bytes: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows of a statement. Raises :class:`~wormhole.model.errors.WormholeError`, see :func:`translate`.
+    """Run a statement and return its rows. Raises :class:`~wormhole.model.errors.WormholeError`, see :func:`translate`.
 
-    ``within_s``: seconds for the whole answer, by default those given to :func:`connect`. ``most_bytes``: the limit in
+    ``within_s``: seconds for the whole answer, by default those given to :func:`connect`. ``most_bytes``: the most
     bytes of memory for it, by default :data:`~datastores.mysql.server.bounded_connection.MOST_ANSWER_BYTES`. If an
-    answer cannot be read, the connection is closed, because the beginning of the next answer is not known.
+    answer cannot be read, the connection is closed, because the beginning of the next answer is unknown.
     """
     bound(connection, within_s, most_bytes)
     with translating(sql, connection), connection.cursor() as cursor:
@@ -181,7 +180,7 @@ def query(
 
 
 def bound(connection: Connection[Any], within_s: float | None = None, most_bytes: int | None = None) -> None:
-    """Limit the seconds and bytes of the next answer over ``connection``; see :func:`query`."""
+    """Limit the seconds and bytes of the next answer on ``connection``; see :func:`query`."""
     cast(ServerConnection, connection).bound(within_s, most_bytes)
 
 
@@ -210,8 +209,8 @@ def translating(about: Address | str, connection: Connection[Any] | None = None)
 
 @contextmanager
 def reading_answers(about: str) -> Iterator[None]:
-    """A context for code that reads rows of :func:`query`. Rows in a form that no server sends become
-    :class:`SourceUnavailable`."""
+    """Turn errors in code that reads rows of :func:`query` into :class:`SourceUnavailable`: no server sends such
+    rows."""
     try:
         yield
     except (LookupError, ValueError, TypeError, DecodeError, PositionError) as error:
@@ -255,7 +254,7 @@ def translate(error: Exception, about: Address | str) -> WormholeError:
 
 
 def server_text(error: Exception) -> tuple[int, str]:
-    """The number (0: none) and the beginning of the text of an error of the driver."""
+    """The number (0: none) and the beginning of the text in an error of the driver."""
     arguments = error.args
     if len(arguments) >= 2 and isinstance(arguments[0], int):
         return arguments[0], str(arguments[1])[:LONGEST_TEXT] or type(error).__name__

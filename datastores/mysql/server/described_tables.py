@@ -1,5 +1,5 @@
-"""The definitions of a server's tables, from which models are made. :func:`describe` queries the server, the
-rest is pure.
+"""Describes the definitions of a server's tables, from which models are generated. :func:`describe` queries the server;
+the rest is pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wormhole.model.table_definition import ColumnDefinition, Content, TableDefi
 
 __all__ = ["describe", "parse_members"]
 
-_TIMEOUT_S: Final = 60.0  # as in the doctor: a server with many tables opens each of them
+_TIMEOUT_S: Final = 60.0  # seconds; a server with many tables opens each of them
 _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN %s ORDER BY 1, 2"
@@ -53,7 +53,7 @@ _JSON_CHECK: Final = re.compile(r"^ *`((?:[^`]|``)+)` longtext\b.* CHECK \(json_
 
 
 def describe(address: Address, wanted: Callable[[str], bool]) -> list[TableDefinition]:
-    """The tables outside the system's databases that the account may see and whose names are ``wanted``.
+    """The ``wanted`` tables that the account can see, without the system's databases.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -82,9 +82,9 @@ def _table(connection: Connection[Any], database: str, name: str) -> TableDefini
 def _key(indexes: Sequence[Mapping[str, Any]], marked: AbstractSet[str], row_end: AbstractSet[str]) -> tuple[str, ...]:
     """The columns of the key that the server logs, in the key's order.
 
-    It is the primary key, or else the first unique index whose columns are all NOT NULL and without a prefix.
-    ``marked``: the columns that the server marks as the key's. ``indexes``: in the server's order, which has this key
-    before other indexes of the same columns.
+    It is the primary key, or the first unique index whose columns are all NOT NULL and without a prefix. ``marked``:
+    the columns that the server marks as the key's. ``indexes``: in the server's order, which lists this key before
+    other indexes of the same columns.
     """
     found: dict[str, list[str]] = {}
     for row in indexes:

@@ -1,7 +1,7 @@
-"""The tables from which the publisher's account may SELECT, by ``SHOW GRANTS``. Pure.
+"""Determines from ``SHOW GRANTS`` the tables from which the publisher's account may SELECT. Pure.
 
 A server shows a table only to accounts with a privilege on it. So an account cannot list the tables that it may not
-read, and its grants have to be read.
+read, and its grants must be read.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ANY: Final = frozenset({"*", "?", "["})
 
 @dataclass(frozen=True, slots=True)
 class SelectGrants:
-    """``everywhere``: SELECT on ``*.*``, except the databases ``revoked``. ``databases``: each pattern of databases
+    """``everywhere``: SELECT on ``*.*``, except in the databases ``revoked``. ``databases``: each pattern of databases
     with a privilege, and whether SELECT is included. ``tables``: tables with SELECT. ``columns``: tables with SELECT on
-    some columns only. ``literal``: ``_`` and ``%`` in a grant are no wildcards (MySQL's ``partial_revokes``).
-    ``folds``: the server compares names without regard to case.
+    some columns only. ``literal``: ``_`` and ``%`` in a grant are not wildcards (MySQL's ``partial_revokes``).
+    ``folds``: the server ignores case in names.
     """
 
     everywhere: bool = False
@@ -53,7 +53,7 @@ class SelectGrants:
         return bool(found) and max(found, key=lambda one: self._exactness(one[0]))[1]
 
     def covers_table(self, database: str, table: str) -> bool:
-        """Whether all of that table may be read."""
+        """Whether the whole table may be read."""
         held = {(self._folded(of), self._folded(name)) for of, name in self.tables}
         return self.covers_database(database) or (self._folded(database), self._folded(table)) in held
 
@@ -64,7 +64,7 @@ class SelectGrants:
         return [pattern for pattern in patterns if not self._covers(pattern)]
 
     def __str__(self) -> str:
-        """The tables that may be read, for people."""
+        """The tables that may be read, for messages."""
         names = [f"{name}.*" for name, selects in self.databases if selects]
         return ", ".join([*names, *sorted(".".join(name) for name in self.tables)]) or "nothing"
 
@@ -88,7 +88,7 @@ class SelectGrants:
 
 
 def select_grants(settings: Settings) -> SelectGrants:
-    """The grants of the server's settings."""
+    """The grants in the server's settings."""
     return parse_select_grants(
         settings.grant_lines,
         literal=settings.flag("partial_revokes"),
@@ -129,7 +129,7 @@ def parse_select_grants(lines: Sequence[str], *, literal: bool = False, folds: b
 
 
 def grant_for(pattern: str, *, literal: bool = False) -> str:
-    """The object after ``ON`` in a GRANT that lets the account see and read the tables of ``pattern``."""
+    """The text after ``ON`` in a GRANT that lets the account see and read the tables of ``pattern``."""
     database, _, table = pattern.partition(".")
     if not table or _ANY & set(database):
         return "*.*"
@@ -140,7 +140,7 @@ def grant_for(pattern: str, *, literal: bool = False) -> str:
 
 
 def _selects(what: str) -> tuple[bool, bool]:
-    """Whether the privileges have SELECT, and whether they have it for some columns."""
+    """Whether the privileges include SELECT, and whether they include it for some columns only."""
     names = _QUOTED.sub("x", what).upper()
     whole = {name.strip() for name in re.sub(r"\([^)]*\)", "()", names).split(",")}
     return bool(whole & {"SELECT", "ALL PRIVILEGES", "ALL"}), "SELECT ()" in whole

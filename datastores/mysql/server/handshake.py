@@ -20,14 +20,14 @@ from wormhole.model.errors import UsageError
 
 __all__ = ["ServerConnection"]
 
-_MOST_PACKET: Final = (1 << 24) - 1  # announced to the server
+_MOST_PACKET: Final = (1 << 24) - 1  # the largest packet, as announced to the server
 _LONGEST_KEY: Final = 64 << 10
 
 
 class ServerConnection(BoundedConnection):
-    """See the module; connected by ``connect``. ``login``: the finished login. ``options``: the options of the driver.
+    """A connection that ``connect`` opens. ``login``: the finished login. ``options``: for the driver.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for TLS files or a key that cannot be used.
+    Raises :class:`~wormhole.model.errors.UsageError` for unusable TLS files or an unusable key.
     """
 
     def __init__(self, address: Address, *, timeout_s: float, **options: Any) -> None:
@@ -39,7 +39,7 @@ class ServerConnection(BoundedConnection):
             host=address.host,
             port=address.port,
             user=address.user,
-            ssl_disabled=True,  # the driver's TLS: ours is begun below
+            ssl_disabled=True,  # turns off the driver's TLS; ours begins below
             **options,
         )
         self._tls = _context(address)
@@ -56,7 +56,7 @@ class ServerConnection(BoundedConnection):
             head = struct.pack("<i", flags | CLIENT.SSL) + head[4:]
             driver.write_packet(head)
             driver._sock = tls.wrap_socket(driver._sock, server_hostname=self._address.host)
-            driver._rfile = driver._sock.makefile("rb")  # without bytes received before TLS, which are not verified
+            driver._rfile = driver._sock.makefile("rb")  # discards bytes received before TLS, which are not verified
         self.login = Login(
             self._address,
             secure=encrypted or self._address.socket is not None,
@@ -81,7 +81,7 @@ class ServerConnection(BoundedConnection):
         raise pymysql.OperationalError(CR.CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
 
     def _account(self, capabilities: int, plugin: str, answer: bytes) -> bytes:
-        """The first packet after its head: the account, the answer, the plugin's name and the client's name."""
+        """The first packet after its fixed part: the account, the answer, the plugin's name and the client's name."""
         user = self._address.user.encode()
         data = user + b"\0" + bytes([len(answer)]) + answer
         if capabilities & CLIENT.PLUGIN_AUTH:
@@ -106,7 +106,7 @@ class ServerConnection(BoundedConnection):
 
 
 def _context(address: Address) -> ssl.SSLContext | None:
-    # On a Unix socket there is nothing to protect and no host's name to check. MySQL's own clients do the same.
+    # A Unix socket needs no TLS and has no host name to check. MySQL's clients do the same.
     if address.tls == "off" or (address.tls == "prefer" and address.socket):
         return None
     checked = address.tls not in ("prefer", "require")
@@ -124,7 +124,7 @@ def _context(address: Address) -> ssl.SSLContext | None:
             hint="they are PEM files that this user can read",
             code="certificate-refused",
         ) from None
-    # Servers' self-made certificates do not pass the strict checks that Python 3.13 makes by default.
+    # Certificates that servers generate do not pass Python 3.13's default strict checks.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # A `ca` that is the server's own certificate pins it, with any signature.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -1,9 +1,9 @@
-"""Claims on replication ids: a reader's connection holds a named lock of the server for its id.
+"""Claims replication ids: a reader's connection holds a named lock of the server for its id.
 
 The lock is taken before the dump begins. On MariaDB a dump ends the dump of another connection with the same id, whose
-next dump would in turn end the first. `GET_LOCK` needs no privilege, and the server frees the lock however the
+next dump would in turn end the first one. `GET_LOCK` needs no privilege, and the server releases the lock however the
 connection ends. Source: GET_LOCK, IS_USED_LOCK and SHOW REPLICAS in the manuals of MySQL 8.0-9 and MariaDB 10.6-11.
-Readers of another server of the group are not noticed, nor are replicas if the account may not list them.
+Readers on another server of the group are not noticed, nor are replicas that the account may not list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["IdClaims", "ServerIds", "list_replicas"]
 
 _log = logging.getLogger(__name__)
 
-_ENDING_S: Final = 3  # the server notices a closed reader with its next heartbeats (one per second)
+_ENDING_S: Final = 3  # seconds; the server notices a closed reader with its next heartbeats, one per second
 _NEXT: Final = (
     "if that reader publishes the same log, stop one of the two publishers; "
     "otherwise give each publisher and each replica a range of its own with server_ids"
@@ -40,8 +40,8 @@ def list_replicas(*, mariadb: bool, version: tuple[int, int, int]) -> str:
 class IdClaims:
     """Lends the ids of ``ids``, each with the server's lock for it. Thread-safe.
 
-    ``owner``: the state folder, which one process at a time uses. Locks of a former process with this folder belong to
-    this one. ``replicas``: the statement of :func:`list_replicas`.
+    ``owner``: the state folder, which one process at a time uses. A former process's locks with this folder count as
+    this process's own. ``replicas``: the statement of :func:`list_replicas`.
     """
 
     def __init__(self, ids: ServerIds, owner: str, replicas: str) -> None:
@@ -53,11 +53,10 @@ class IdClaims:
         self._unlocked = ""
 
     def take(self, connection: Connection[Any], avoid: int) -> int:
-        """Lend an id that no other reader of this server has and that is not ``avoid`` (the server's own).
+        """Lend an id that no other reader of this server uses. ``connection`` then holds the id's lock. ``avoid``: the
+        server's own id, which is not lent.
 
-        ``connection`` then holds the id's lock.
-
-        Raises :class:`SourceUnavailable` when all are in use, with the connection that uses one of them.
+        Raises :class:`SourceUnavailable` if all ids are in use, with a connection that uses one of them.
         """
         busy: list[int] = []
         with self._taking:
@@ -68,11 +67,11 @@ class IdClaims:
                     self._ids.give_back(number)
 
     def give_back(self, number: int) -> None:
-        """Take back the id of a closed reader. The server frees the lock when it notices the closed connection."""
+        """Take back the id of a closed reader. The server releases the lock when it notices the closed connection."""
         self._ids.give_back(number)
 
     def problem(self, connection: Connection[Any]) -> Problem:
-        """The ids that other readers use; empty: none."""
+        """The problem of ids that other readers use; empty: there is none."""
         for number in tuple(self._rivals):
             holder = self._holder(connection, number)
             if holder:
@@ -104,7 +103,7 @@ class IdClaims:
                 self._rivals.pop(number, None)
                 busy.remove(number)
                 return number
-            if got:  # registered without the lock: a replica, or an earlier release
+            if got:  # registered without the lock: by a replica or an earlier release
                 self._release(connection, number)
             if not got and ours:
                 ending = ending or number
@@ -123,7 +122,8 @@ class IdClaims:
         )
 
     def _claim(self, connection: Connection[Any], number: int) -> tuple[bool, bool]:
-        """Take the id's lock. Returns whether it succeeded, and else whether a reader of this state folder has it."""
+        """Take the id's lock. Returns whether that succeeded, and if not, whether a reader with this state folder has
+        it."""
         try:
             got, own = self._lock(connection, number)
         except (UsageError, UnsupportedLog) as error:
@@ -135,7 +135,7 @@ class IdClaims:
         return got, not own
 
     def _lock(self, connection: Connection[Any], number: int, wait_s: int = 0) -> tuple[bool | None, bool]:
-        """Try to take the id's lock and the lock that marks it as this state folder's.
+        """Try to take two locks: the id's, and the one that marks it as this state folder's.
 
         ``None``: the server has no such locks.
         """
@@ -145,7 +145,7 @@ class IdClaims:
             return None if row["got"] is None else bool(row["got"]), bool(row["own"])
 
     def _release(self, connection: Connection[Any], number: int) -> None:
-        """Free the id's two locks, as far as this connection holds them."""
+        """Release those of the id's two locks that this connection holds."""
         names = (_name(number), self._own(number))
         query(connection, "SELECT RELEASE_LOCK(%s) AS got, RELEASE_LOCK(%s) AS own", names)
 
@@ -153,7 +153,7 @@ class IdClaims:
         return f"{_name(number)}:{self._owner}"
 
     def _goes_without(self, reason: str) -> bool:
-        """Warn that the server has no such locks. Its log is read without them."""
+        """Warn that the server has no such locks. Its log is then read without them."""
         if not self._unlocked:
             _log.warning(
                 "replication ids are not locked on this server, so another reader with the same ids is not seen: %s",
@@ -172,7 +172,7 @@ class IdClaims:
             _log.warning("another reader uses replication id %d of this log: %s. Next: %s", number, holder, _NEXT)
 
     def _holder(self, connection: Connection[Any], number: int) -> str:
-        """The server's connection that has the id, as far as the account may see; empty: none."""
+        """The server's connection that uses the id, as far as the account can see; empty: there is none."""
         found = []
         with reading_answers("the holder of a replication id"):
             rows = self._allowed(connection, "SELECT IS_USED_LOCK(%s) AS id", (_name(number),))
@@ -187,7 +187,7 @@ class IdClaims:
         return ", ".join(found)
 
     def _registered(self, connection: Connection[Any]) -> dict[int, str]:
-        """The host names of the connected replicas by their ids, as far as the account may see them."""
+        """The host names of the connected replicas by id, as far as the account can see them."""
         rows = self._allowed(connection, self._replicas)
         with reading_answers("the server's list of replicas"):
             named = [{key.lower(): value for key, value in row.items()} for row in rows]
@@ -206,14 +206,14 @@ def _name(number: int) -> str:
 
 _DEFAULT_COUNT: Final = 16
 _DEFAULT_FIRST: Final = 1_000_000_000
-_DEFAULT_RANGES: Final = 62_500_000  # each has sixteen ids: up to 2 * 10^9
+_DEFAULT_RANGES: Final = 62_500_000  # the number of ranges of sixteen ids each, up to 2 * 10^9
 
 
 class ServerIds:
     """The ids ``first`` to ``last`` (inclusive), each lent to one reader at a time. Thread-safe.
 
-    On MariaDB a second dump with the same id ends the first. MySQL compares the replicas' uuids, and each reader has a
-    new uuid.
+    On MariaDB a second dump with the same id ends the first one. MySQL compares the replicas' uuids instead, and each
+    reader has a new uuid.
     """
 
     def __init__(self, first: int, last: int) -> None:
@@ -226,7 +226,7 @@ class ServerIds:
 
     @classmethod
     def parse(cls, text: str, log: str) -> Self:
-        """``first-last`` as in the configuration; empty: sixteen ids made from the log's name.
+        """Parse ``first-last``, as in the configuration; empty: sixteen ids made from the log's name.
 
         Raises :class:`UsageError`."""
         if not text:
@@ -244,7 +244,7 @@ class ServerIds:
         return cls(first, last)
 
     def take(self, avoid: int = 0) -> int:
-        """Lend an id that is not ``avoid`` (the server's own). Raises :class:`SourceUnavailable` when all are lent."""
+        """Lend an id other than ``avoid`` (the server's own). Raises :class:`SourceUnavailable` if all are lent."""
         with self._lock:
             for i in range(len(self._free) - 1, -1, -1):
                 if self._free[i] != avoid:
@@ -256,6 +256,7 @@ class ServerIds:
         )
 
     def give_back(self, server_id: int) -> None:
-        """Take back the id of a closed reader. It is lent last, because the server may not have noticed the end yet."""
+        """Take back the id of a closed reader. It is lent again last, because the server may not have noticed the
+        end."""
         with self._lock:
             self._free.insert(0, server_id)

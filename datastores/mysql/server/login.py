@@ -1,12 +1,12 @@
-"""The client's side of a login: its answers to the server, and when it may send the password itself.
+"""The client's side of a login: its answers to the server, and the conditions for sending the password itself.
 
 Pure: packets in, packets out.
 
 Plugins and packets: MySQL's client/server protocol, "Connection Phase" and "Authentication Methods"; MariaDB's
-knowledge base, "Authentication Plugins". A plugin either proves that the client knows the password (a scramble of the
-server's nonce) or requests the password itself. The password is sent unencrypted if the server regards the connection
-as safe (TLS, a Unix socket), else encrypted with an RSA key. The password itself is sent only to a peer that is known
-to be the database. A scramble is sent to every peer, as the servers' own clients do.
+knowledge base, "Authentication Plugins". A plugin either requests a proof that the client knows the password (a
+scramble of the server's nonce), or the password itself. The password is sent unencrypted if the server regards the
+connection as safe (TLS, a Unix socket), and otherwise encrypted with an RSA key. It is sent only to a verified peer. A
+scramble is sent to every peer, as the servers' own clients do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUESTION: Final = b"Password: "
 
 _NONCE: Final = 20
 _ED25519_NONCE: Final = 32
-_MOST_STEPS: Final = 16  # an account of MariaDB may have several plugins, which are tried one after the other
+_MOST_STEPS: Final = 16  # the most steps; an account of MariaDB may have several plugins, which are tried in turn
 
 _OK, _MORE, _FACTOR, _SWITCH = 0x00, 0x01, 0x02, 0xFE
 _LEAST_OK: Final = 7
@@ -46,8 +46,8 @@ _KNOWN, _WHOLE = b"\3", b"\4"
 class Login:
     """One login to ``address``: :meth:`begin`, then :meth:`answer` until ``over``.
 
-    ``secure``: whether the server regards the connection as safe. ``doubt``: returns why the peer is not known to be
-    the database; empty: it is. Called only if needed. ``server_key``: the server's RSA key, if it was pinned.
+    ``secure``: whether the server regards the connection as safe. ``doubt``: returns why the peer is not verified to be
+    the database; empty: it is. It is called only if needed. ``server_key``: the server's RSA key, if it was pinned.
     ``plugin``: the plugin that was used. ``gave_password``: whether the password itself was sent.
     """
 
@@ -68,11 +68,11 @@ class Login:
 
     @property
     def may_be_asked(self) -> bool:
-        """Whether the account's plugin requests the password itself, now or when the server's cache is empty."""
+        """Whether the account's plugin requests the password itself, now or once the server's cache is empty."""
         return self.plugin in (_CACHING, _SHA256, _CLEAR, _DIALOG)
 
     def risk(self) -> tuple[str, str] | None:
-        """The risk of a login that succeeded, and its consequence; ``None``: none. Calls ``doubt``."""
+        """The risk of a successful login, and its consequence; ``None``: there is none. Calls ``doubt``."""
         if not self._password or not (doubt := self._doubt()):
             return None
         if self._address.exposed:
@@ -91,18 +91,18 @@ class Login:
         )
 
     def begin(self, plugin: str, salt: bytes) -> tuple[str, bytes]:
-        """The plugin to name in the first packet, and its answer, for the plugin and salt of the greeting.
+        """The plugin to name in the first packet, and its answer. ``plugin``, ``salt``: from the server's greeting.
 
         Raises as :meth:`answer`."""
-        # For any other plugin the server has to request a switch, so that one place decides about the password.
+        # Any other plugin requires the server to request a switch, so that one place decides about the password.
         self.plugin = plugin if plugin == _CACHING else _NATIVE
         return self.plugin, self._scramble(salt)
 
     def answer(self, packet: bytes) -> bytes | None:
         """The answer to a packet of the server; ``None``: no answer, read the next packet.
 
-        Raises :class:`~wormhole.model.errors.UsageError` if the password would be sent to a peer that is not vouched
-        for, or for a plugin that is not supported; ``ValueError`` for an unexpected packet.
+        Raises :class:`~wormhole.model.errors.UsageError` if the password would be sent to an unverified peer, or if the
+        plugin is not supported; ``ValueError`` for an unexpected packet.
         """
         self._steps += 1
         if not packet or self._steps > _MOST_STEPS:
@@ -167,7 +167,7 @@ class Login:
             )
         return self._as_it_is()
 
-    # --- answers that prove that the password is known -----------------------------------------------------------
+    # --- answers that prove knowledge of the password ------------------------------------------------------------
 
     def _scramble(self, salt: bytes) -> bytes:
         self._nonce = nonce = _nonce_of(salt, _NONCE)
@@ -186,7 +186,7 @@ class Login:
             ) from None
         return signature
 
-    # --- answers that give the password --------------------------------------------------------------------------
+    # --- answers with the password itself ------------------------------------------------------------------------
 
     def _whole(self, ask_key: bytes) -> bytes:
         """The answer to a plugin that requests the password itself: unencrypted, or encrypted with the RSA key."""
@@ -194,7 +194,7 @@ class Login:
             return self._as_it_is()
         if self._key is not None:
             return self._encrypted(self._key)
-        # A key from a peer that may be a stranger protects nothing, so it is not requested.
+        # A key from an unverified peer protects nothing, so it is not requested.
         self._permit()
         self._awaits_key = True
         return ask_key
@@ -218,7 +218,7 @@ class Login:
         return key.encrypt(mixed, padding.OAEP(padding.MGF1(SHA1()), SHA1(), None))  # noqa: S303 - as the protocol has it
 
     def _permit(self) -> None:
-        """Raise if the password would be sent to a peer that is not vouched for."""
+        """Raise if the password would be sent to an unverified peer."""
         if self._password and not self._address.exposed and (doubt := self._doubt()):
             raise UsageError(
                 f"{self._address}: the server asks for the password itself ({self.plugin}), and nothing shows that it "
@@ -229,7 +229,7 @@ class Login:
 
 
 def load_rsa_key(pem: bytes) -> RSAPublicKey:
-    """A server's public key. Raises ``ValueError``."""
+    """Parse a server's public key. Raises ``ValueError``."""
     key = load_pem_public_key(pem)
     if not isinstance(key, RSAPublicKey):
         raise ValueError("it is no RSA key")
@@ -237,8 +237,8 @@ def load_rsa_key(pem: bytes) -> RSAPublicKey:
 
 
 def _nonce_of(data: bytes, size: int) -> bytes:
-    """The server's nonce, which some servers end with a NUL. With a nonce of another size, a scramble could be looked
-    up in a precomputed table."""
+    """The server's nonce, which some servers end with a NUL. Its size is checked, because a scramble with a nonce of
+    another size could be found in a precomputed table."""
     nonce = data[:-1] if len(data) == size + 1 and data.endswith(b"\0") else data
     if len(nonce) != size:
         raise ValueError(f"a nonce of {len(nonce)} bytes instead of {size}")
@@ -246,7 +246,7 @@ def _nonce_of(data: bytes, size: int) -> bytes:
 
 
 def next_step(address: Address) -> str:
-    """The next steps that permit sending the password, best first."""
+    """The next steps that allow sending the password, best first."""
     url = address.url
     return (
         f'write source = "{url}/?tls=verify&ca=/path/of/ca.pem" with the authority of the server\'s certificate '

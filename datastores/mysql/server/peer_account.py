@@ -1,7 +1,7 @@
-"""The account of this host that runs the process at the other end of a connection, as the kernel reports it.
+"""Finds the account on this host that runs the process at the other end of a connection, as the kernel reports it.
 
 While the server is down, every local user may take its port (above 1024) or its socket's path in ``/tmp``. Linux
-records the owner of each local socket: ``SO_PEERCRED`` of a Unix socket (unix(7)), and
+records the owner of each local socket: ``SO_PEERCRED`` for a Unix socket (unix(7)), and
 :mod:`wormhole.host.socket_table` for a TCP socket.
 """
 
@@ -29,7 +29,7 @@ def doubt_local(connected: socket.socket, path: str | None = None) -> str | None
     """Why the process at the other end may not be the database; empty: it runs as root, as this user, or as the
     server's account. ``None``: the kernel knows no such process on this host.
 
-    ``path``: the path of a Unix socket. A socket in a folder that not every user can write to is also trusted."""
+    ``path``: the path of a Unix socket. A socket in a folder that only some users can write to is also trusted."""
     uid = owner(connected)
     if uid is None:
         return None
@@ -51,7 +51,7 @@ def owner(connected: socket.socket) -> int | None:
         return uid
     try:
         return connection_uid(connected.getpeername()[:2], connected.getsockname()[:2])
-    except OSError:  # no /proc
+    except OSError:  # the system has no /proc
         return None
 
 

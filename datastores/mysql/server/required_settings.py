@@ -1,8 +1,7 @@
-"""The settings and privileges without which a server's log cannot be tailed. Pure: settings in, findings out.
+"""Checks the settings and privileges without which a server's log cannot be read. Pure: settings in, findings out.
 
-The source refuses to start for the findings of :func:`fatal`, with the same texts as ``wormholectl doctor``. Meaning
-and defaults of the variables: MySQL's reference manual (8.0, 8.4, 9) and MariaDB's documentation, at the variable's
-name.
+The findings of :func:`fatal` prevent the source's start, with the same texts as in ``wormholectl doctor``. MySQL's
+reference manual (8.0, 8.4, 9) and MariaDB's documentation describe the variables under their names.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ _NEW_SESSIONS: Final = "sessions that are open keep the old value: let the appli
 
 
 def required(settings: Settings) -> list[Finding]:
-    """A finding for each setting or privilege without which the log could not be read, or not correctly."""
+    """A finding for each setting or privilege that correct reading of the log requires."""
     return [finding for check in _REQUIRED for finding in (check(settings),) if finding is not None]
 
 
 def fatal(settings: Settings) -> list[Finding]:
-    """The findings of :func:`required` for which the source does not start."""
+    """The findings of :func:`required` that prevent the source's start."""
     return [finding for finding in required(settings) if finding.severity is PROBLEM]
 
 
 def refuse(settings: Settings, server: str) -> None:
-    """Raise if the log of ``server`` (its name in messages) cannot be tailed correctly.
+    """Raise if the log of ``server`` (its name in messages) cannot be read correctly.
 
-    Raises :class:`~wormhole.model.errors.UsageError` if only the account or its privileges are wrong, else
-    :class:`~wormhole.model.errors.UnsupportedLog`. The message has every reason, the hint every next step.
+    Raises :class:`~wormhole.model.errors.UsageError` if only the account or its privileges are wrong, otherwise
+    :class:`~wormhole.model.errors.UnsupportedLog`. The message has every reason, and the hint every next step.
     """
     found = fatal(settings)
     if not found:
@@ -74,7 +73,7 @@ def grant_to(settings: Settings, privileges: str, scope: str = "*.*") -> str:
 
 
 def is_rds(settings: Settings) -> bool:
-    """Whether Amazon runs the server. Its variables are set elsewhere, and its log is kept by other rules."""
+    """Whether the server runs on Amazon RDS, where variables are set elsewhere and other rules apply to its log."""
     return settings.variable("basedir").startswith("/rdsdbbin") or "aurora_version" in settings.variables
 
 

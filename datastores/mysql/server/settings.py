@@ -1,4 +1,4 @@
-"""A server's settings for the checks and the source, read once."""
+"""Reads a server's settings once, for the doctor's checks and the source."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _GRANT: Final = re.compile(
     r"GRANT (?P<what>.+?) ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?P<scope>.+?) TO (?P<public>PUBLIC\b)?", re.DOTALL
 )
-# As in `mandatory_roles` and CURRENT_ROLE(): a name with or without quotes, and a host where it is not %.
+# The form in `mandatory_roles` and CURRENT_ROLE(): a name, perhaps quoted, and a host if it is not %.
 _QUOTED: Final = r"""`[^`]*`|'[^']*'|"[^"]*"|[^`'",@\s]+"""
 _ROLE: Final = re.compile(rf"(?P<name>{_QUOTED})(?:@(?P<host>{_QUOTED}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryLog:
-    """A file of the log: ``binlog.000042``, and how many bytes it has."""
+    """A file of the log: its name, such as ``binlog.000042``, and its size in bytes."""
 
     name: str
     size: int
@@ -58,7 +58,7 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaChannel:
-    """The server as the replica of another: whether its threads run, and its lag in seconds (``None``: unknown)."""
+    """The server as a replica of another one: whether its threads run, and its lag in seconds (``None``: unknown)."""
 
     name: str
     source: str
@@ -81,15 +81,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings at one moment. ``variables``: the global variables, by lower-case name, values as the server prints
-    them.
+    """The settings at one moment. ``variables``: the global variables by lower-case name, as the server prints them.
 
-    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets. On MariaDB they are empty, and ``gtid_binlog_pos`` (last per
-    domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` is ``None`` and ``logs`` empty
-    without a log, or if the account may not see them. ``denied``: the statements that were refused. ``replicas``:
-    ``None`` if the account may not see whether the server is a replica. ``tls``: the connection's cipher, empty without
-    TLS. ``account``: ``user@host`` of the account that the server used for the connection. ``login``: the account that
-    the client named. ``grant_lines``: the lines of ``SHOW GRANTS`` for the account and its active roles.
+    ``gtid_executed`` and ``gtid_purged`` are MySQL's sets. On MariaDB they are empty, and ``gtid_binlog_pos`` (last
+    GTID per domain) and ``gtid_binlog_state`` (last per domain and server) are filled. ``place`` is ``None`` and
+    ``logs`` empty without a log, or if the account may not see them. ``denied``: the statements that were refused.
+    ``replicas``: ``None`` if the account may not see whether the server is a replica. ``tls``: the connection's cipher;
+    empty: no TLS. ``account``: ``user@host`` of the account that the server chose. ``login``: the account that the
+    client named. ``grant_lines``: the lines of ``SHOW GRANTS`` for the account and its active roles.
     """
 
     flavour: Flavour
@@ -120,11 +119,12 @@ class Settings:
 
     @property
     def anonymous(self) -> bool:
-        """Whether the server used an account without a name, which shadows accounts of more general hosts."""
+        """Whether the server chose an account without a name. Such an account precedes accounts with more general
+        hosts."""
         return self.account.startswith("@")
 
     def variable(self, *names: str, default: str = "") -> str:
-        """The value of the first of these variables that the server has, because names change between versions."""
+        """The value of the first of these variables that the server has. Names differ between versions."""
         return next((self.variables[name] for name in names if name in self.variables), default)
 
     def flag(self, *names: str) -> bool:
@@ -138,7 +138,7 @@ class Settings:
 
 
 def parse_version(text: str) -> tuple[Flavour, tuple[int, int, int]]:
-    """The server and version of a version text. Raises ``ValueError``."""
+    """The server's kind and version in a version text. Raises ``ValueError``."""
     numbers = _VERSION.search(text)
     if not numbers:
         raise ValueError(f"its version is {text!r:.80}")
@@ -147,7 +147,7 @@ def parse_version(text: str) -> tuple[Flavour, tuple[int, int, int]]:
 
 
 def parse_grant(text: str) -> Grant | None:
-    """One line of ``SHOW GRANTS``; ``None`` for lines that grant roles or proxies."""
+    """Parse a line of ``SHOW GRANTS``; ``None``: the line grants roles or proxies."""
     found = _GRANT.match(text)
     if not found:
         return None
@@ -158,7 +158,7 @@ def parse_grant(text: str) -> Grant | None:
 
 
 def read_settings(connection: Connection[DictCursor]) -> Settings:
-    """Read the settings from the server. Statements that the account may not run are noted, not raised.
+    """Read the settings from the server. Statements that the account may not run are recorded and raise no error.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` if the connection breaks or the answers are malformed.
     """
@@ -245,7 +245,7 @@ class _Reading:
         if not roles.keys() & everybodys.keys():
             return effective
         using = ",".join(role for named, role in roles.items() if named not in everybodys)
-        # Only a statement that names the account leaves out the active roles.
+        # Only a statement that names the account excludes the active roles.
         own = self._shown_grants(f"SHOW GRANTS FOR {_quoted(account)}{using and f' USING {using}'}")
         return (*own, *(replace(one, public=True) for one in effective))
 
@@ -264,7 +264,7 @@ class _Reading:
 
 
 def _roles(text: str) -> dict[tuple[str, str], str]:
-    """The roles of a list, by name and host."""
+    """The roles in a list, by name and host."""
     return {(one["name"].strip("`'\""), (one["host"] or "%").strip("`'\"")): one[0] for one in _ROLE.finditer(text)}
 
 
@@ -291,5 +291,5 @@ def _channel(row: Mapping[str, Any]) -> ReplicaChannel:
 
 
 def one_line(gtids: object) -> str:
-    """GTIDs as a server returns them, without line ends and blanks."""
+    """GTIDs from a server's answer, without line ends and blanks."""
     return str(gtids or "").replace("\n", "").replace(" ", "")

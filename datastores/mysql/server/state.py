@@ -1,4 +1,4 @@
-"""A server's state, read about once a second: its identity, the files of its log, and the log's end."""
+"""Reads a server's state about once a second: its identity, the files of its log, and the log's end."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LISTS: Final = ("Gtid_list", "Previous_gtids")
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The server at one moment.
+    """The server at one moment, called a view.
 
     ``identity`` distinguishes servers: MySQL's ``server_uuid``, or MariaDB's ``server_id`` and (if it exists)
     ``server_uid``. ``files``: (number, bytes), ascending. ``end``: (file, offset) after the last transaction.
-    ``gtids``: everything executed up to ``end``, as a GTID set (MySQL) or a position (MariaDB); empty without GTIDs.
+    ``gtids``: all GTIDs executed up to ``end``, as a GTID set (MySQL) or a position (MariaDB); empty without GTIDs.
     ``purged``: MySQL's ``gtid_purged``. ``state``: MariaDB's ``gtid_binlog_state``. ``kept``: earlier files of the log,
-    which the server purged and a folder has. ``purged`` is then the part before those files.
+    which the server purged and a folder has. ``purged`` then means the part before those files.
     """
 
     identity: str
@@ -46,46 +46,45 @@ class ServerState:
     kept: tuple[FolderFile, ...] = ()
 
     def name(self, number: int) -> str:
-        """The file of that number."""
+        """The name of the file with this number."""
         return file_name(self.base, number)
 
     def place(self, order: LogPosition) -> str:
-        """A place of this server's log for people, in the product's form and in the server's."""
+        """A place of this server's log for messages, in the product's form and in the server's."""
         return f"{order} ({self.name(order.file)}:{order.offset})"
 
     @property
     def first(self) -> int:
-        """Number of the oldest file, which may be in the folder."""
+        """The number of the oldest file, which may be in the folder."""
         return self.kept[0].number if self.kept else self.own_first
 
     @property
     def own_first(self) -> int:
-        """Number of the oldest file that the server has."""
+        """The number of the oldest file on the server."""
         return self.files[0][0]
 
     @property
     def all_files(self) -> tuple[tuple[int, int], ...]:
-        """Number and bytes of the files that can be read, ascending."""
+        """Number and bytes of all readable files, ascending."""
         return tuple((file.number, file.size) for file in self.kept) + self.files
 
     def size(self, number: int) -> int | None:
-        """Bytes of a file; ``None`` when neither the server nor the folder has it."""
+        """The bytes of a file; ``None``: neither the server nor the folder has it."""
         kept = self.kept_file(number)
         return self.own_size(number) if kept is None else kept.size
 
     def own_size(self, number: int) -> int | None:
-        """Bytes of a file; ``None`` when the server does not have it."""
+        """The bytes of a file; ``None``: the server does not have it."""
         return next((size for n, size in self.files if n == number), None)
 
     def kept_file(self, number: int) -> FolderFile | None:
-        """The file of that number if only the folder has it."""
+        """The file with this number if only the folder has it."""
         index = number - self.first
         return self.kept[index] if 0 <= index < len(self.kept) else None
 
 
 class StateQueries:
-    """Reads views with the statements of one kind of server. ``version`` decides between old and new statements.
-
+    """Reads views with the statements of one kind of server. ``version``: decides between old and new statements.
     ``join``: adds a folder's files to a view."""
 
     def __init__(
@@ -110,8 +109,8 @@ class StateQueries:
             )
         else:
             self._who = "SELECT @@GLOBAL.server_uuid AS identity, @@GLOBAL.server_id AS server_id"
-            # A transaction is in the log before it is in gtid_executed. In between its GTID is in gtid_owned. Read in
-            # this order, every transaction is in one of the two.
+            # A transaction is in the log before it is in gtid_executed. Between the two its GTID is in gtid_owned. The
+            # variables are read in this order, so every transaction is in one of them.
             self._gtids = (
                 "SELECT @@GLOBAL.gtid_owned AS owned, @@GLOBAL.gtid_executed AS gtids, @@GLOBAL.gtid_purged AS "
                 "purged, '' AS state"
@@ -123,10 +122,11 @@ class StateQueries:
             return str(query(connection, self._who)[0]["identity"])
 
     def view(self, connection: Connection[Any], *, settled: bool = False) -> ServerState:
-        """Read a view. ``settled``: ``gtids`` must be exactly as of ``end``, which takes some tries on a busy server.
+        """Read a view. ``settled``: ``gtids`` must be those exactly at ``end``, which takes some attempts on a busy
+        server.
 
-        Raises :class:`SourceUnavailable` (also for answers that contradict each other), :class:`UsageError` (a missing
-        privilege) or :class:`UnsupportedLog` (no binlog).
+        Raises :class:`SourceUnavailable` (also for contradicting answers), :class:`UsageError` (a missing privilege) or
+        :class:`UnsupportedLog` (no binlog).
         """
         with reading_answers("the server's state"):
             view = self._view(connection, settled)
@@ -140,13 +140,13 @@ class StateQueries:
             again = self._end(connection)
             if (again == end and not gtids["owned"]) or not settled:
                 break
-            if again == end:  # a transaction before it is not executed yet
+            if again == end:  # a transaction before the end is not executed yet
                 time.sleep(_SETTLE_S)
                 again = self._end(connection)
-            end = again  # the newest answer: after a pause a busy server has advanced each time
+            end = again  # use the newest answer, because a busy server advances during each pause
         else:
             if self.mariadb:
-                # This is exact, but the server has to read its file.
+                # This statement is exact, but makes the server read its file.
                 rows = query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", end)
                 gtids = {**gtids, "gtids": rows[0]["gtids"] or gtids["gtids"]}
         logs = query(connection, "SHOW BINARY LOGS")
@@ -173,7 +173,7 @@ class StateQueries:
             return file_number(name), offset
 
     def position_before(self, connection: Connection[Any], view: ServerState, number: int) -> str:
-        """MariaDB: the GTID position at the end of the files before that one."""
+        """MariaDB: the GTID position at the end of the files before file ``number``."""
         if (kept := view.kept_file(number)) is not None:
             return position_of(kept.gtids or "")
         name = view.name(number)
@@ -185,7 +185,7 @@ class StateQueries:
             return one_line(query(connection, "SELECT BINLOG_GTID_POS(%s, %s) AS gtids", (name, end))[0]["gtids"])
 
     def listed_before(self, connection: Connection[Any], view: ServerState, number: int) -> str | None:
-        """The list of GTIDs at the beginning of a file of the folder or the server; ``None``: it has none."""
+        """The list of GTIDs at the beginning of a file of the folder or the server; ``None``: the file has none."""
         if (kept := view.kept_file(number)) is not None:
             return kept.gtids
         name = view.name(number)
@@ -206,13 +206,13 @@ class StateQueries:
 
 
 def queries_of(settings: Settings, join: Callable[[ServerState], ServerState] | None = None) -> StateQueries:
-    """The :class:`StateQueries` for a server with these settings. ``join``: see there."""
+    """The :class:`StateQueries` for a server with these settings. ``join``: see the class."""
     uid = "server_uid" in settings.variables
     return StateQueries(mariadb=settings.mariadb, version=settings.version, uid=uid, join=join)
 
 
 def _check(files: list[tuple[int, int]], file: int, offset: int) -> None:
-    """Check that the listed files are in ascending order and contain the end, which was read before them."""
+    """Check that the listed files ascend and include the log's end, which was read before them."""
     numbers = [number for number, _ in files]
     if numbers != sorted(set(numbers)) or dict(files).get(file, -1) < offset:
         raise SourceUnavailable(

@@ -1,9 +1,9 @@
 """Reads from the server the facts that a MariaDB table map lacks.
 
-There are three: the ROW END column of a system-versioned table, the digits of the fraction of a TIME, DATETIME or
-TIMESTAMP of the format before 10.1.2, and the hash columns that no SELECT shows. The server describes the present
-table, and the log was written earlier. So an answer is used only if the table cannot have been different then. The
-decisions are pure; :func:`ask` is the only I/O.
+There are three such facts: the ROW END column of a system-versioned table, the digits of the fraction of a TIME,
+DATETIME or TIMESTAMP of the format before 10.1.2, and the hash columns that no SELECT shows. The server describes the
+present table, but the log was written earlier. So an answer is used only if the table cannot have been different then.
+The decisions are pure; only :func:`ask` does I/O.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _HASH: Final = re.compile(r"DB_ROW_HASH_[1-9]\d*")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The server's present table. ``columns``: name to digits of the fraction, in order, without columns that the
-    server made for system versioning. ``row_end``: the column declared as ROW END. ``created_s``: when the table got
-    its present form, seconds since 1970; ``None``: not known."""
+    """The server's present table. ``columns``: digits of the fraction by name, in order, without columns that the
+    server added for system versioning. ``row_end``: the column declared as ROW END. ``created_s``: when the table got
+    its present form, seconds since 1970; ``None``: unknown."""
 
     versioned: bool
     columns: Mapping[str, int | None]
@@ -57,7 +57,7 @@ class Definition:
 
 
 Describe = Callable[[str, str], Definition | None]
-"""Returns the server's definition of a database's table; ``None``: no such table, or hidden from this account."""
+"""Returns the server's definition of a table in a database; ``None``: it does not exist, or is hidden."""
 
 
 def ask(connection: Connection[Any], database: str, table: str) -> Definition | None:
@@ -78,11 +78,11 @@ def ask(connection: Connection[Any], database: str, table: str) -> Definition | 
 
 
 def row_end_candidates(table: TableMap) -> tuple[int, ...]:
-    """The columns one of which is ROW END if the table is system-versioned; empty: none can be.
+    """The columns that may be ROW END if the table is system-versioned; empty: none can be.
 
     ROW START and ROW END are two columns TIMESTAMP(6) NOT NULL. ROW END is in the primary key if there is one. Usually
-    it is the key's last column, but it stands before the columns of a period ``WITHOUT OVERLAPS``, and a key that names
-    it has it where it was declared. Tables that are versioned by transaction id are logged as statements.
+    it is the key's last column. But it precedes the columns of a period ``WITHOUT OVERLAPS``, and a key that names it
+    has it in the declared position. Tables that are versioned by transaction id are logged as statements.
     """
     moments = [
         i
@@ -97,8 +97,8 @@ def row_end_candidates(table: TableMap) -> tuple[int, ...]:
 def row_end_of(
     table: TableMap, candidates: tuple[int, ...], definition: Definition | None
 ) -> tuple[int, tuple[int, ...]]:
-    """The position of the table's ROW END (-1: none, or unknown) and, if it is unknown, the columns that may be ROW
-    END."""
+    """The position of the table's ROW END (-1: none, or unknown), and the columns that may be ROW END if it is
+    unknown."""
     if not candidates:
         return -1, ()
     names = [column.name for column in table.columns if not column.hidden]
@@ -107,7 +107,7 @@ def row_end_of(
             position = names.index(definition.row_end)
             return (position, ()) if position in candidates else (-1, ())
     elif definition is not None and names == list(definition.columns):
-        return -1, ()  # same columns, not versioned: never was, because dropping the versioning drops columns
+        return -1, ()  # never versioned, because it has the same columns, and dropping the versioning drops columns
     if tuple(names[-2:]) == _IMPLICIT and len(names) - 1 in candidates:
         return len(names) - 1, ()
     return -1, candidates
@@ -120,8 +120,8 @@ def has_hashes(table: TableMap) -> bool:
 
 
 def without_hashes(table: TableMap, definition: Definition | None) -> TableMap:
-    """The table with its hash columns hidden. These are the last columns with names that the server makes and that it
-    does not list. A listed column with such a name is the user's own.
+    """The table with its hash columns hidden. These are the last columns whose names are of the server's form and that
+    the server does not list. A listed column with such a name is the user's own.
     """
     columns = list(table.columns)
     listed = definition.columns if definition is not None else {}
@@ -133,11 +133,10 @@ def without_hashes(table: TableMap, definition: Definition | None) -> TableMap:
 
 
 def with_old_digits(table: TableMap, definition: Definition | None, logged_s: int) -> TableMap:
-    """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format.
+    """The table with the digits of its TIME, DATETIME and TIMESTAMP columns of the old format. ``logged_s``: when the
+    table map was logged, in seconds since 1970.
 
-    ``logged_s``: when it was logged.
-
-    Raises :class:`DecodeError` when they are unknown.
+    Raises :class:`DecodeError` if the digits are unknown.
     """
     old = [i for i, column in enumerate(table.columns) if column.type in OLD_TEMPORAL]
     names = [column.name for column in table.columns if column.name and not column.hidden]

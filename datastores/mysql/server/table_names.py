@@ -1,4 +1,4 @@
-"""The tables that a server has now, and how it compares their names."""
+"""Reads the tables that a server has now, and how it compares their names."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["OWN_DATABASES", "look", "show_all"]
 
 OWN_DATABASES: Final = ("mysql", "information_schema", "performance_schema", "sys")
 """The server's own databases, which hold no application's data."""
-# Without a join, for which MariaDB would open every table's files once more.
+# A join is avoided, because MariaDB would open every table's files again for it.
 _TABLES: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES "
     "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
 # Without a primary key the server logs the first unique index without NULL or a prefix as the key, and marks its
-# columns. So the key is not found by an index's name. TABLE_CONSTRAINTS hides tables from an account that may only
-# SELECT from them.
+# columns. So the name of an index does not identify the key. TABLE_CONSTRAINTS hides tables from an account that may
+# only SELECT from them.
 _KEYED: Final = (
     "SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, COLUMN_NAME AS part FROM information_schema.COLUMNS "
     "WHERE COLUMN_KEY = 'PRI' AND TABLE_SCHEMA NOT IN (%s, %s, %s, %s)"
 )
-_WITHIN_S: Final = 60.0  # a server with many tables opens each of them
-# MariaDB skips a comment with a version of MySQL's; before 8.0.30 there are no such keys.
+_WITHIN_S: Final = 60.0  # seconds; a server with many tables opens each of them
+# MariaDB ignores a comment with a version of MySQL. Before 8.0.30 there are no such keys.
 _SHOW: Final = "SET SESSION sql_mode = '' /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"
 _FOLDS: Final = "SELECT @@GLOBAL.lower_case_table_names AS folds"
 
@@ -36,15 +36,15 @@ _FOLDS: Final = "SELECT @@GLOBAL.lower_case_table_names AS folds"
 def show_all(connection: Connection[Any]) -> None:
     """Make the session show tables in the server's own form, with MySQL's generated invisible primary keys.
 
-    These are keys in the log, but a server may hide them. Raises :class:`~wormhole.model.errors.WormholeError`.
+    These keys are in the log, but a server may hide them. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     query(connection, _SHOW)
 
 
 def look(connection: Connection[Any], catalog: Catalog) -> list[tuple[str, str, bool]]:
-    """Put the server's tables into ``catalog``. Returns database, table, and whether the table has a key in the log.
+    """Add the server's tables to ``catalog``. Returns database, table, and whether the table has a key in the log.
 
-    An account without ``SELECT`` on a table does not see it. Raises :class:`~wormhole.model.errors.SourceUnavailable`.
+    An account without ``SELECT`` on a table cannot see it. Raises :class:`~wormhole.model.errors.SourceUnavailable`.
     """
     with reading_answers("the server's tables"):
         show_all(connection)

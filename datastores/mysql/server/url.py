@@ -1,6 +1,6 @@
-"""``mysql://user@host:3306/?tls=verify&ca=/etc/ssl/db.pem``: the URL of a database server, parsed in one place.
+"""Parses ``mysql://user@host:3306/?tls=verify&ca=/etc/ssl/db.pem``: the URL of a database server.
 
-Parsing touches nothing: neither files nor the network.
+Parsing reads no files and does not use the network.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from datastores.common.url_parts import EXPOSED, UrlParts, options_of
 __all__ = ["EXPOSED", "SERVER_KINDS", "TLS_MODES", "ServerUrl", "TlsMode"]
 
 SERVER_KINDS: Final = ("mysql", "mariadb")
-"""The schemes of servers with MySQL's protocol. They have the same meaning: the server reports which of the two it is.
-"""
+"""The schemes of servers with MySQL's protocol. They are equivalent, because the server reports its kind."""
 
 TlsMode = Literal["off", "prefer", "require", "verify-ca", "verify"]
-"""``off``: no TLS. ``prefer``: TLS if the server offers it. ``require``: TLS or no connection. ``verify-ca``: also, the
-certificate must be from the authority. ``verify``: also, the certificate must have the host's name.
+"""``off``: no TLS. ``prefer``: TLS if the server offers it. ``require``: TLS is required. ``verify-ca``: TLS with a
+certificate of the authority. ``verify``: TLS with a certificate of the authority for the host's name.
 """
 TLS_MODES: Final[tuple[TlsMode, ...]] = get_args(TlsMode)
 
@@ -28,10 +27,10 @@ _PATHS: Final = ("socket", "ca", "cert", "key", "server_public_key")
 
 @dataclass(frozen=True, slots=True)
 class ServerUrl:
-    """The parts of a URL. A part that the URL does not have is empty (``port``: 0, ``tls``, ``password``: ``None``).
+    """The parts of a URL. A missing part is empty (``port``: 0; ``tls``, ``password``: ``None``).
 
-    ``server_public_key``: PEM file of the RSA key with which the password is encrypted without TLS. ``exposed``:
-    whether the URL has `EXPOSED`.
+    ``server_public_key``: PEM file of the RSA key that encrypts the password without TLS. ``exposed``: whether the URL
+    has `EXPOSED`.
     """
 
     kind: str
