@@ -70,7 +70,7 @@ ROBUST_FAULTS: list[Fault] = [
     Fault(
         name="loss-range-with-what-was-delivered",
         file="datastores/mysql/log/walk.py",
-        old="            name,  # what is delivered behind it is filled in with the place\n",
+        old="            name,  # the reader adds the delivered position\n",
         new="            str(self._delivered),\n",
         tests=("tests/unit/datastores/mysql/log/test_reader.py",),
         promise="the range of a loss names what is missing, and nothing that was delivered",

@@ -556,7 +556,7 @@ class LogWalk:
         self.gap = LogGap(
             LossKind.PURGED,
             name,
-            name,  # the position after it is set together with the place
+            name,  # the reader adds the delivered position
             f"the XA transaction {xid} was committed by {name}, and what it prepared was logged before the "
             "place from which this log is read",
         )

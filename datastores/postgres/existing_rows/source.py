@@ -259,9 +259,7 @@ class PostgresTables(SqlTables[Session, Definition, Reading]):
                     f"{table}: a key of the backfill does not fit the table's present key ({error.message:.200})",
                     hint="start the table's backfill again",
                 ) from None
-            if (
-                state == _NO_OPERATOR
-            ):  # PostgreSQL creates an index of arrays or composites without checking their parts
+            if state == _NO_OPERATOR:  # an index of arrays or composites may exist without an order of their parts
                 raise UnreadableTable(
                     f"{table}: its key has a type without an order ({error.message:.200})",
                     hint="give it another key, whose types have an order",
