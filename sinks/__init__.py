@@ -1,8 +1,8 @@
-"""Fills other stores with the updates of applications, without a program of the user's.
+"""Fills other stores (databases, files, message brokers) with row changes, without a program of the user's.
 
 ::
 
-    port        what a kind of store implements, and what the rest of this package asks of it
+    port        the interface that a kind of store implements
     kinds       the installed kinds, by the scheme of their URLs
     settings    one table [sinks.NAME] of a configuration, checked by its kind
     running     runs one sink as a subscriber

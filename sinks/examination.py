@@ -33,8 +33,8 @@ def report_of(sink: ConfiguredSink, error: Exception) -> Report:
 
 
 class StoreWatch:
-    """Examines the store at the start, and again until no problem is found. ``used``: returns a number that rises when
-    the store confirms something. A store that confirms something has no problem.
+    """Examines the store at the start, and again until no problem is found. ``used``: returns a number that rises with
+    each write that the store confirms. A store that confirms a write has no problem.
     """
 
     def __init__(self, sink: ConfiguredSink, used: Callable[[], int]) -> None:

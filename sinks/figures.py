@@ -1,4 +1,4 @@
-"""What one sink did with its store since its process began."""
+"""The counters of one sink: what its store confirmed and refused since the process began."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Figures"]
 
 @dataclass(slots=True)
 class Figures:
-    """``written``: records or rows that the store confirmed, and ``size`` their bytes, repeats included. ``refused``:
-    those that the store will never take. ``waited``: seconds, of all shards together. ``held``: bytes of transactions
-    that are not complete, by place. ``unverified``: shards and tables whose rows may lack values; ``None``: the store
-    follows no schema.
+    """``written``: the number of records or rows that the store confirmed, and ``size`` their bytes, repeats included.
+    ``refused``: the number of records that the store will never take. ``waited``: seconds of waiting for the store, of
+    all shards together. ``held``: bytes of buffered incomplete transactions, by place. ``unverified``: shards and
+    tables whose rows may lack values; ``None``: the store has no schema.
     """
 
     held: Callable[[], Mapping[str, int]] = dict
@@ -29,13 +29,13 @@ class Figures:
     unverified: set[tuple[str, str]] | None = None
 
     def wrote(self, number: int, size: int) -> None:
-        """The store confirmed ``number`` records or rows of ``size`` bytes."""
+        """Count ``number`` records or rows of ``size`` bytes, which the store confirmed."""
         self.written += number
         self.size += size
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around each use of the store."""
+        """Measure the wait for the store within the block."""
         began = time.monotonic()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The installed kinds of sinks, by the scheme of their URLs: entry points of the group ``wormhole.sinks``."""
+"""Finds the installed kinds of sinks by the scheme of their URLs: entry points of the group ``wormhole.sinks``."""
 
 from __future__ import annotations
 

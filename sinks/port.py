@@ -1,4 +1,4 @@
-"""The port of a sink: what one kind of store implements."""
+"""The port of a sink: the interface that each kind of store implements."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ __all__ = ["Guarantee", "Sink", "SinkKind", "SinkSettings"]
 
 
 class Guarantee(Enum):
-    """What a store holds after crashes of every process."""
+    """What a store contains after processes crashed."""
 
     EXACTLY_ONCE = "effects exactly once"
     """Each update has had its effect once."""
     CONVERGES = "converges"
-    """An update may be repeated, and never replaces the effect of a later one."""
+    """An update may be applied again, but never replaces the effect of a later update."""
     AT_LEAST_ONCE = "at least once"
-    """An update may be repeated. Every repetition has the same id."""
+    """An update may be stored again. Every repetition has the same id."""
 
 
 class SinkSettings(Settings):
     """One table ``[sinks.NAME]``, with the keys that every kind has. A kind's own settings are a subclass.
 
-    ``url``: the URL of the store, without a password. ``application``: whose updates the sink receives; ``None``: the
-    sink's name. ``password_file``: holds the password for the store, and nothing else. ``dial``: the publishers that
-    the sink dials, for an application with ``connect = "publisher"``; empty: publishers dial it.
+    ``url``: the URL of the store, without a password. ``application``: the application whose updates the sink receives;
+    ``None``: the application with the sink's name. ``password_file``: a file with only the store's password. ``dial``:
+    the publishers that the sink dials, for an application with ``connect = "publisher"``; empty: publishers dial the
+    sink.
     """
 
     url: str
@@ -49,12 +50,12 @@ class SinkSettings(Settings):
 
     @property
     def shown(self) -> str:
-        """The URL for reports and messages, without what only the store should know."""
+        """The URL for reports and messages, without secret parts."""
         return self.url
 
     def read_password(self) -> str | None:
-        """What ``password_file`` holds; ``None`` without one. Blocks. Call it for every new connection: the content may
-        have changed.
+        """The content of ``password_file``; ``None`` without a file. Blocks. Call this for every new connection: the
+        content may have changed.
 
         Raises :class:`~wormhole.model.errors.TargetRefused`, which shows nothing of the file's content.
         """
@@ -71,16 +72,16 @@ class Sink(ABC):
     """One sink that is open. Nothing is connected before the first callback of its subscriber, or :meth:`examine`."""
 
     figures: Figures | None = None
-    """What was done with the store; ``None``: the kind does not count it."""
+    """The counters of this sink; ``None``: the kind does not count."""
 
     @property
     @abstractmethod
     def subscriber(self) -> Subscriber:
-        """What receives the updates.
+        """The subscriber that receives the updates and writes them to the store.
 
-        Its callbacks raise :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, which is
-        not counted as an attempt, and :class:`~wormhole.model.errors.TargetRefused` for what only an operator can
-        change. Any other exception is the fault of an update: it is tried again, and then parked or halted.
+        Its callbacks raise :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, which does
+        not count as an attempt, and :class:`~wormhole.model.errors.TargetRefused` if an operator has to act. For any
+        other exception the update is tried again. After the last attempt the update is parked, or its flow halts.
         """
 
     @abstractmethod
@@ -91,7 +92,7 @@ class Sink(ABC):
         """
 
     async def compare(self, log: str, tables: Sequence[TableDefinition]) -> list[Finding]:
-        """Connect, and report what becomes of these tables of the log ``log``. Changes nothing. Raises as
+        """Connect, and report how the store can hold these tables of the log ``log``. Changes nothing. Raises as
         :meth:`examine`. A store without tables has nothing to report.
         """
         return []
@@ -105,11 +106,11 @@ class SinkKind(ABC, Generic[S]):
     """One kind of store. An instance is the entry point of its package, in the group ``wormhole.sinks``, with the
     scheme of its URLs as the name.
 
-    Its module imports nothing but the standard library, ``wormhole``, ``subscriber_sdk`` and ``sinks.port``. What needs
-    a client library is imported in :meth:`open`.
+    Its module imports nothing but the standard library, ``wormhole``, ``subscriber_sdk`` and ``sinks.port``.
+    :meth:`open` imports modules that need a client library.
 
-    ``title``: the store's name for people. ``form``: how a URL looks, for messages. ``requirement``: what ``pip``
-    installs for it.
+    ``title``: the store's name for people. ``form``: the form of a URL, for messages. ``requirement``: the requirement
+    for ``pip`` that installs the client library.
     """
 
     title: ClassVar[str]

@@ -1,4 +1,4 @@
-"""Runs one sink: an ordinary subscriber, whose store is closed after it."""
+"""Runs one sink as an ordinary subscriber, watches its store, and closes the store at the end."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ async def run_sink(
     http: str = "",
     ready_file: Path | None = None,
 ) -> None:
-    """Receive updates until SIGTERM or SIGINT. ``options``: as of :func:`subscriber_sdk.serve`. ``config``: the file
-    that has the sink. ``http``: where ``/metrics`` and ``/healthz`` are answered; empty: nowhere. ``ready_file``: what
-    a monitor reads that address from once the sink serves.
+    """Receive updates until SIGTERM or SIGINT. ``options``: the options of :func:`subscriber_sdk.serve`. ``config``:
+    the configuration that has the sink. ``http``: the address that answers ``/metrics`` and ``/healthz``; empty: none.
+    ``ready_file``: the file from which a monitor reads this address once the sink serves.
 
-    Raises as that, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used here.
+    Raises the errors of ``serve``, and :class:`~wormhole.model.errors.UsageError` for a kind that cannot be used.
     """
     opened = await asyncio.to_thread(sink.open)
     watch = StoreWatch(sink, lambda: opened.figures.written if opened.figures else 0)
@@ -55,7 +55,7 @@ async def run_sink(
             own = partial(_samples, sink, opened, watch, running.id)
             stack.enter_context(exported(Exporter.SINK, own))
             if http:
-                # Imported here: without it a sink needs no HTTP server.
+                # Imported here, because only a sink with ``http`` needs an HTTP server.
                 from wormhole.host.metrics_endpoint import metrics_endpoint
 
                 every = lambda: [*samples(running), *own()]  # noqa: E731

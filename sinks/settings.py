@@ -1,4 +1,4 @@
-"""One table ``[sinks.NAME]`` of a configuration, checked by its kind."""
+"""Reads the tables ``[sinks.NAME]`` of a configuration, each checked by its kind of store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ConfiguredSink", "configured_sink", "configured_sinks", "only_sink"]
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSink:
-    """A sink as a configuration describes it. ``application``: the name of the one whose updates it receives."""
+    """A sink as a configuration describes it."""
 
     name: str
     kind: SinkKind[Any]
@@ -33,7 +33,7 @@ class ConfiguredSink:
         return self.settings.application or self.name
 
     def open(self) -> Sink:
-        """The sink. Raises :class:`~wormhole.model.errors.UsageError`, also if a client library is missing."""
+        """Open the sink. Raises :class:`~wormhole.model.errors.UsageError`, also if a client library is missing."""
         try:
             return self.kind.open(self.name, self.settings)
         except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What the stores of sinks report, and the flows that fill them."""
+"""Collects the reports of sinks' stores, and the status of the flows that fill them, for the commands."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SinkFlow = tuple[admin_pb2.PublisherStatus, admin_pb2.FlowStatus]
 
 @dataclass(frozen=True, slots=True)
 class ExaminedSink:
-    """A sink, what its store reports, and the exit code that this means for a check."""
+    """A sink, the report on its store, and the exit code that ``sink check`` derives from the report."""
 
     sink: ConfiguredSink
     report: Report
@@ -35,8 +35,8 @@ class ExaminedSink:
 
 
 def examined(sinks: Sequence[ConfiguredSink], config: Config | None = None) -> list[ExaminedSink]:
-    """Connect to the stores of all sinks at a time. A store that cannot be examined is a finding. Changes nothing.
-    ``config``: compare the stores also with the tables of the sources.
+    """Connect to the stores of all sinks concurrently. A store that cannot be examined is a finding. Changes nothing.
+    ``config``: if given, the stores are also compared with the tables of its sources.
     """
 
     async def together() -> list[ExaminedSink]:
@@ -63,7 +63,7 @@ async def _examined(sink: ConfiguredSink, config: Config | None) -> ExaminedSink
 
 
 def asked(config: Path) -> tuple[list[Answer], str]:
-    """What the publishers that ``config`` names answer, and why they cannot be asked; empty if they can."""
+    """The answers of the publishers that ``config`` names, and why they cannot be asked; empty if they can."""
     try:
         answers = admin_service.ask(Where(coordinator=str(config)))
     except WormholeError as error:

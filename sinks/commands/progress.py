@@ -1,4 +1,4 @@
-"""How far the existing rows of a sink are, on the terminal in which it runs."""
+"""Shows the progress of a sink's backfill on the terminal in which the sink runs."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ _EVERY_S: Final = 1.0
 
 
 def begin_progress(application: str, config: Path) -> None:
-    """Show it as long as this process lives. Lines that are logged take the place of the bar, which follows them."""
+    """Show the progress as long as this process lives. Log lines are printed above the progress bar."""
 
     def clears(record: logging.LogRecord) -> bool:
         print_progress("")
@@ -34,14 +34,14 @@ def begin_progress(application: str, config: Path) -> None:
 
 
 def show_progress(application: str, where: Where, ended: threading.Event) -> None:
-    """Ask the publishers every second until ``ended``. Shows a bar while rows are sent, and a line once all are."""
+    """Ask the publishers every second until ``ended``. Shows a bar while rows are sent, and a line at the end."""
     line = ProgressLine(application, as_json=False)
     shown = False
     while not ended.wait(_EVERY_S):
         try:
             found = [one for one in backfills_of(admin_service.ask(where), application) if one.status is not None]
         except WormholeError:
-            continue  # a publisher that is away is in the sink's log
+            continue  # the sink's log reports a publisher that cannot be reached
         if any(one.status is not None and not has_ended(one.status) for one in found):
             line.show(found, ())
             shown = True

@@ -1,4 +1,4 @@
-"""How the commands of sinks print what they found."""
+"""Prints the results of the commands for sinks, as text or JSON."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def show_checks(found: Sequence[ExaminedSink], as_json: bool) -> None:
 
 
 def show_sinks(found: Sequence[ExaminedSink], flows: Sequence[Sequence[SinkFlow]], silent: str, as_json: bool) -> None:
-    """One line for each sink. ``flows``: the flows of each; ``silent``: why some of them may not be known."""
+    """One line for each sink. ``flows``: the flows of each sink; ``silent``: why some flows may not be known."""
     if as_json:
         objects = [_object(one, its) for one, its in zip(found, flows, strict=True)]
         print_json({"sinks": objects, "flows_unknown": silent or None})

@@ -123,7 +123,7 @@ def show(config: ConfigAt, as_json: AsJson = False) -> None:
 
 
 def _chosen(file: Path, name: str) -> "tuple[Config, list[ConfiguredSink]]":
-    """The configuration, and its sink ``name``, or the only one. Raises as
+    """The configuration, and its sink ``name`` (empty: its only sink). Raises as
     :func:`~sinks.settings.configured_sink`.
     """
     from sinks.settings import configured_sink, only_sink

@@ -1,4 +1,4 @@
-"""The tables that an application receives, as the databases describe them now."""
+"""Reads the present definitions of the tables that an application receives from their databases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wormholectl.logs.sources import datastore_at
 __all__ = ["SourceTables", "source_tables"]
 
 _MOST: Final = 200
-"""Each is asked for, so with more of them these are enough to see what is wrong."""
+"""The most tables of one log. Each table costs a query, and so many are enough to find mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTables:
-    """The tables of one log, and why they, or some of them, are not known."""
+    """The tables of one log, and why all or some of its tables are not known."""
 
     log: str
     tables: Sequence[TableDefinition] = ()
@@ -33,7 +33,7 @@ class SourceTables:
 
 
 def source_tables(config: Config, application: str) -> list[SourceTables]:
-    """The tables of each log whose source this file has. Only reads the databases."""
+    """The tables of each log whose source is in ``config``. Only reads the databases."""
     found = config.applications.get(application)
     if found is None:
         return []

@@ -3,9 +3,9 @@
 ::
 
     names       an envelope by its name
-    wormhole    our own: everything that an update contains
-    debezium    events of Debezium     (plain: what it shares with the next)
-    maxwell     rows of Maxwell
+    wormhole    our own form: everything that an update contains
+    debezium    the form of Debezium's events     (plain: code that it shares with maxwell)
+    maxwell     the form of Maxwell's rows
     settings    the settings of kinds with records
 """
 

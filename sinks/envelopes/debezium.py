@@ -1,4 +1,4 @@
-"""The envelope of Debezium, as its JSON converter writes it without schemas. docs/envelopes.md lists what differs."""
+"""Documents in the form of Debezium's JSON converter without schemas. docs/envelopes.md lists the differences."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class DebeziumEnvelope:
     """Makes an event of each update. A delete is followed by a tombstone; a change of the key is a delete, a tombstone
     and an insert. An update that enters or leaves a filter's selection is an insert or a delete.
 
-    ``database``: the name of the database where tables are named by their schema (PostgreSQL); ``None``: they are named
-    by their database.
+    ``database``: the database's name, if the names of tables begin with a schema (PostgreSQL); ``None``: they begin
+    with the database.
     """
 
     def __init__(self, database: str | None = None) -> None:
@@ -89,7 +89,7 @@ def _key(update: Update, key: tuple[Value, ...]) -> bytes:
 
 
 def _with_stand_ins(update: Update, after: dict[str, str]) -> dict[str, str]:
-    """What Debezium writes in place of a large value that did not change. For numbers it has nothing."""
+    """The row, with Debezium's placeholders for large values that did not change. Numbers have no placeholder."""
     columns = update.schema.columns
     if len(after) < len(columns):
         after |= {

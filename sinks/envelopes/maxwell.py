@@ -1,4 +1,4 @@
-"""The envelope of Maxwell. docs/envelopes.md lists what differs."""
+"""Documents in the form of Maxwell's JSON. docs/envelopes.md lists the differences."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _old(update: Update, old_key: tuple[Value, ...] | None) -> dict[str, str]:
     before, after = update.before, update.after
     if before is None or after is None:
         return {} if old_key is None else named_key(update.schema.key, old_key)
-    # Every NaN is one object.
+    # Every NaN is the same object, so that NaN compares as equal here.
     return plain_row(
         {
             name: value

@@ -12,7 +12,7 @@ from sinks.records.record import Envelope
 __all__ = ["EnvelopeName", "envelope_named"]
 
 EnvelopeName = Literal["wormhole", "debezium", "maxwell"]
-"""What ``envelope`` of a sink may be."""
+"""The values that the setting ``envelope`` of a sink may have."""
 
 
 def envelope_named(name: EnvelopeName, database: str | None = None) -> Envelope:

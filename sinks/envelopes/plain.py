@@ -1,6 +1,6 @@
-"""What the envelopes of other tools share: values without marks for their types, and updates without a form.
+"""Code that the envelopes of other tools (Debezium, Maxwell) share: values in plain JSON, and refusals of updates.
 
-A row is a mapping of JSON texts by the names of its columns.
+A row is a mapping from the names of its columns to JSON texts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MARKED: Final = frozenset({float, Decimal, bytes})
 _NON_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_MOST_ZEROS: Final = 20_000  # PostgreSQL's longest number has fewer behind its point
+_MOST_ZEROS: Final = 20_000  # more zeros than PostgreSQL's longest number has after its decimal point
 _NO_FORM: Final = frozenset({Op.MERGE, Op.DELETE_RANGE})
 
 
 def check(update: Update, envelope: str) -> None:
-    """Raises :class:`~sinks.records.record.NoForm` for an update that contains more than a row can."""
+    """Check that a row can represent the update. Raises :class:`~sinks.records.record.NoForm` if it cannot."""
     if update.op in _NO_FORM:
         raise NoForm(update, f'the envelope "{envelope}" has no form for the operation {update.op.value}')
 
@@ -45,7 +45,7 @@ def after_of(update: Update, envelope: str) -> dict[str, str]:
 
 
 def row_of(update: Update, key: tuple[Value, ...], values: Mapping[str, Value] | None) -> dict[str, str]:
-    """A row by the names of its columns: ``values``, and the columns of ``key`` where they are not among them."""
+    """A row by the names of its columns: ``values``, and the columns of ``key`` that ``values`` lacks."""
     row = {} if values is None else plain_row(values)
     columns = update.schema.key
     return row if all(column.name in row for column in columns) else named_key(columns, key) | row
@@ -57,9 +57,7 @@ def named_key(columns: Iterable[Column], key: tuple[Value, ...]) -> dict[str, st
 
 
 def plain_row(values: Mapping[str, Value]) -> dict[str, str]:
-    """Numbers and text as they are, decimals as text, bytes in Base64. Values that the log does not hold are left
-    out.
-    """
+    """A row with decimals as text and bytes in Base64. Values that the log lacks are left out."""
     return {
         name: _plain(value) if type(value) in _MARKED else value_text(value)
         for name, value in values.items()
@@ -68,7 +66,7 @@ def plain_row(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def place(table: str) -> tuple[str | None, str]:
-    """What stands before the first dot of a table's name, ``None`` without one, and the rest."""
+    """A table's name split at its first dot: database or schema (``None`` without a dot), and the rest."""
     first, dot, rest = table.partition(".")
     return (first, rest) if dot else (None, table)
 
@@ -83,7 +81,7 @@ def _plain(value: Value) -> str:
         return repr(value) if math.isfinite(value) else quoted(_NON_FINITE[str(value)])
     if isinstance(value, Decimal):
         text = str(value)
-        # Only digits are a number to every reader; a number may name more zeros than there is memory.
+        # Every reader knows a number written in digits. But an exponent may stand for more zeros than fit into memory.
         return quoted(f"{value:f}" if "E" in text and abs(value.adjusted()) < _MOST_ZEROS else text)
     assert isinstance(value, bytes)
     return quoted(base64.b64encode(value).decode())

@@ -16,8 +16,8 @@ __all__ = ["HeldRecordSettings", "HeldSettings", "RecordSettings", "record_subsc
 
 
 class RecordSettings(SinkSettings):
-    """``envelope``: the form of the documents. ``source_database``: the database that they come from, where an update
-    names its table by the schema (PostgreSQL); only the envelope ``debezium`` contains it.
+    """The settings of documents. ``envelope``: their form. ``source_database``: the name of the source's database, if
+    the names of tables begin with a schema (PostgreSQL); only the envelope ``debezium`` uses it.
     """
 
     envelope: EnvelopeName = "wormhole"
@@ -25,10 +25,10 @@ class RecordSettings(SinkSettings):
 
 
 class HeldSettings(SinkSettings):
-    """For a store that cannot roll back: what the transactions that are not complete may take, in bytes.
+    """The buffer limits of a store that cannot roll back, which must not receive incomplete transactions.
 
-    ``hold_memory``: in memory, of all shards together; ``hold_disk``: in temporary files beyond that; ``hold_folder``:
-    where those are; ``None``: the system's folder.
+    ``hold_memory``: bytes in memory, for all shards together; ``hold_disk``: further bytes in temporary files;
+    ``hold_folder``: the folder of these files; ``None``: the system's folder.
     """
 
     hold_memory: Size = 64 << 20
@@ -37,9 +37,8 @@ class HeldSettings(SinkSettings):
 
     @property
     def budget(self) -> Budget:
-        """A new budget of this size. Blocks.
-
-        Raises :class:`~wormhole.model.errors.UsageError` if no file can be made.
+        """A new budget with these limits. Blocks. Raises :class:`~wormhole.model.errors.UsageError` if temporary files
+        cannot be made.
         """
         try:
             tempfile.TemporaryFile(dir=self.hold_folder).close()
@@ -52,7 +51,7 @@ class HeldSettings(SinkSettings):
 
 
 class HeldRecordSettings(HeldSettings, RecordSettings):
-    """For such a store with documents."""
+    """The settings of a store that cannot roll back and takes documents."""
 
 
 def record_subscriber(settings: HeldRecordSettings, writer: RecordWriter) -> RecordSubscriber:

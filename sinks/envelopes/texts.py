@@ -1,4 +1,4 @@
-"""JSON texts of values and rows, without objects in between. Hot: compiled where possible."""
+"""Writes values and rows as JSON text directly, without intermediate objects. Compiled where possible, for speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ quoted: Final = encode_basestring
 
 
 def value_text(value: Value) -> str:
-    """What :func:`~wormhole.formats.json_values.value_as_json` returns, as text."""
+    """The JSON text of the result of :func:`~wormhole.formats.json_values.value_as_json`."""
     if type(value) is str:
         return quoted(value)
     if type(value) is int:
@@ -28,17 +28,17 @@ def value_text(value: Value) -> str:
 
 
 def list_text(values: Iterable[Value] | None) -> str:
-    """The values of a key."""
+    """The JSON list of a key's values."""
     return "null" if values is None else f"[{','.join([value_text(value) for value in values])}]"
 
 
 def row_text(values: Mapping[str, Value] | None) -> str:
-    """A row, by the names of its columns."""
+    """The JSON object of a row, by the names of its columns."""
     if values is None:
         return "null"
     return "{" + ",".join([f"{quoted(name)}:{value_text(value)}" for name, value in values.items()]) + "}"
 
 
 def object_of(texts: Mapping[str, str] | None) -> str:
-    """An object with these texts by their names."""
+    """The JSON object that has these JSON texts as values."""
     return "null" if texts is None else "{" + ",".join([f"{quoted(name)}:{text}" for name, text in texts.items()]) + "}"

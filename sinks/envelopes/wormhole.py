@@ -1,4 +1,4 @@
-"""Our own envelope: one JSON object for each update, with everything that the update contains."""
+"""This project's own envelope: one JSON object for each update, with everything that the update contains."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["WormholeEnvelope"]
 
 
 class WormholeEnvelope:
-    """Makes one record of each update, also of a TRUNCATE. Its value is never a tombstone."""
+    """Makes one record of each update, including TRUNCATE. No record is a tombstone."""
 
     def __init__(self) -> None:
-        self._transaction: Transaction | None = None  # the last one, and its text
+        self._transaction: Transaction | None = None  # the last transaction, whose text is cached
         self._commit = ""
 
     def records(self, update: Update) -> Sequence[Record]:

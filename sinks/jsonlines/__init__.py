@@ -3,10 +3,10 @@
 ::
 
     kind        the kind
-    settings    its settings, and what its URL may be
-    sink        the open sink: its subscriber, what it finds in the folder
+    settings    its settings, and the form of its URL
+    sink        the open sink: its subscriber, and its report on the folder
     files       writes the records of each shard into files of its own
     output      writes the records of all shards to standard output
-    failures    what an error of the operating system means
-    shard_file  one file while it is written, and the files that processes left when they died
+    failures    turns an error of the operating system into an error of the port
+    shard_file  one file while it is written, and the repair of files that dead processes left
 """

@@ -1,4 +1,4 @@
-"""What an error of the operating system means for a sink."""
+"""Turns an error of the operating system into an error of the port: the sink retries, or an operator has to act."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _USUAL_HINT: Final = "correct the folder or its permissions"
 
 
 def target_error(where: str, error: OSError) -> TargetUnavailable | TargetRefused:
-    """The error of the port: refused where the same call cannot succeed before an operator has changed something, and
-    unavailable otherwise. A folder that is missing may be on a file system that is mounted later.
+    """The error of the port: refused if the call cannot succeed before an operator has changed something, or else
+    unavailable. A missing folder is unavailable, because its file system may be mounted later.
     """
     hint = _HINTS.get(error.errno or 0, _USUAL_HINT)
     kind = TargetRefused if error.errno in _OPERATOR else TargetUnavailable

@@ -23,13 +23,13 @@ _T = TypeVar("_T")
 
 
 def lines_of(records: Sequence[Record]) -> bytes:
-    """The documents, one a line. A tombstone has none."""
+    """The documents of the records, one per line. A tombstone has no document."""
     return b"".join(b"%s\n" % record.value for record in records if record.value is not None)
 
 
 @dataclass(slots=True)
 class _Shard:
-    """``number``: that of the next file. ``aged``: the call that finishes the file for its age."""
+    """The file of one shard. ``number``: the number of the next file. ``aged``: the timer that finishes an old file."""
 
     stem: str
     epoch: int = 0
@@ -40,8 +40,8 @@ class _Shard:
 
 
 class FilesWriter(RecordWriter):
-    """See the port. A file is finished when it is larger than ``size`` bytes or older than ``seconds``, and when its
-    epoch ends.
+    """The writer of files. A file is finished when it is larger than ``size`` bytes or older than ``seconds``, and when
+    its epoch ends.
     """
 
     def __init__(self, folder: Path, size: int, seconds: float) -> None:
@@ -53,7 +53,7 @@ class FilesWriter(RecordWriter):
         self._finishing: set[asyncio.Task[None]] = set()
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        """Begin the files of an epoch, and finish those that dead processes left."""
+        """Begin the files of an epoch, and finish the files that dead processes left."""
         shard = self._shards.setdefault(notice.shard, _Shard(stem_of(notice.shard)))
         async with shard.lock:
             await self._finish(shard)
@@ -82,7 +82,7 @@ class FilesWriter(RecordWriter):
                 await self._finish(state)
 
     async def marked(self, marker: Datamarker) -> None:
-        """Make everything durable that was written."""
+        """Make all written documents durable."""
         shard = self._shards[marker.shard]
         async with shard.lock:
             if shard.file is not None:
@@ -105,7 +105,7 @@ class FilesWriter(RecordWriter):
         task.add_done_callback(self._finishing.discard)
 
     async def _finish_or_log(self, shard: _Shard, only: ShardFile | None = None) -> None:
-        """Finish the shard's file, if it is ``only`` that one."""
+        """Finish the shard's file. ``only``: do nothing if the shard has another file by now."""
         async with shard.lock:
             if only is not None and shard.file is not only:
                 return
@@ -120,7 +120,7 @@ class FilesWriter(RecordWriter):
             self._drop(shard)
 
     async def _call(self, shard: _Shard, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Call in a thread. After an error the shard's file is abandoned."""
+        """Call ``function`` in a thread. After an error the shard's file is abandoned."""
         try:
             return await in_thread(function, *arguments)
         except asyncio.CancelledError:

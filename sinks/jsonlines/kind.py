@@ -11,7 +11,7 @@ from wormhole.model.errors import UsageError
 __all__ = ["KIND"]
 
 _USELESS: Final = {False: {"password_file"}, True: {"password_file", "rotate_size", "rotate_every"}}
-"""By whether the documents go to standard output."""
+"""The settings that have no use, by whether the documents go to standard output."""
 
 
 class JsonLinesKind(SinkKind[JsonLinesSettings]):

@@ -16,11 +16,11 @@ from subscriber_sdk import Datamarker
 
 __all__ = ["OutputWriter"]
 
-_CANNOT_SYNC: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}  # a pipe, a terminal
+_CANNOT_SYNC: Final = {errno.EINVAL, errno.ENOTSUP, errno.EROFS}  # the errors of fsync for a pipe or a terminal
 
 
 class OutputWriter(RecordWriter):
-    """See the port. ``file``: the descriptor."""
+    """The writer of standard output. ``file``: the file descriptor."""
 
     keeps = True
 
@@ -29,17 +29,17 @@ class OutputWriter(RecordWriter):
         self._lock = asyncio.Lock()
 
     async def write(self, shard: str, records: Sequence[Record]) -> None:
-        """Write the documents. Those of two shards are never within each other."""
+        """Write the documents. Documents of two shards are never mixed within a line."""
         async with self._lock:
             await self._call(_write_all, self._file, lines_of(records))
 
     async def marked(self, marker: Datamarker) -> None:
-        """Make durable what was written, where the output is a file."""
+        """Make the written documents durable if the output is a file."""
         await self._call(_sync, self._file)
 
     async def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         try:
-            await in_thread(function, *arguments)  # the next line may not begin within one of a call that was cancelled
+            await in_thread(function, *arguments)  # waits for a cancelled call, which may be in the middle of a line
         except OSError as error:
             raise target_error("standard output", error) from error
 

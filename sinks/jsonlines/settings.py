@@ -18,8 +18,8 @@ _OUTPUT: Final = "jsonlines:-"
 
 
 class JsonLinesSettings(HeldRecordSettings):
-    """``rotate_size``: bytes after which a file is finished, at the next end of a write. ``rotate_every``: seconds
-    after which a file is finished that has at least one document.
+    """The settings. ``rotate_size``: a file is finished after the write that makes it larger than so many bytes.
+    ``rotate_every``: a file with at least one document is finished after so many seconds.
     """
 
     rotate_size: Size = 256 << 20
@@ -37,5 +37,5 @@ class JsonLinesSettings(HeldRecordSettings):
 
     @property
     def folder(self) -> Path | None:
-        """Where the files are; ``None``: the documents go to standard output."""
+        """The folder of the files; ``None``: the documents go to standard output."""
         return None if self.url == _OUTPUT else Path(unquote(urlsplit(self.url).path))

@@ -1,8 +1,8 @@
-"""A file while it is written, and the files that processes left when they died. Everything here blocks.
+"""Writes one file of JSON lines, and finishes the files that dead processes left. Every function here blocks.
 
-A file is named ``NAME.jsonl.open`` and locked while it is written, and ``NAME.jsonl`` when it is finished. A finished
-file holds whole documents and does not change any more. The lock ends with its process, so nothing writes an open file
-that is not locked. :func:`finish_left` cuts a document off its end that is not complete, and finishes it.
+While a file is written, it is locked and named ``NAME.jsonl.open``. A finished file is named ``NAME.jsonl``. It holds
+whole documents and never changes. The lock ends with its process, so an open file that is not locked has no writer.
+:func:`finish_left` removes an incomplete document from the end of such a file, and finishes the file.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ __all__ = ["FINISHED", "OPEN", "FileGone", "ShardFile", "finish_left", "stem_of"
 FINISHED: Final = ".jsonl"
 OPEN: Final = ".jsonl.open"
 _PORTION: Final = 1 << 20
-_LONGEST: Final = 160  # bytes of a shard's name in a file's name, of which a file system has at most 255
+_LONGEST: Final = 160  # the most bytes of a shard's name in a file's name, which may have 255 bytes
 
 
 class FileGone(Exception):  # noqa: N818 - a state of the folder
-    """The file that is written is not in its folder any more: what was written since the last :meth:`ShardFile.sync` is
-    lost.
-    """
+    """The written file is no longer in its folder. The documents since the last :meth:`ShardFile.sync` are lost."""
 
 
 def stem_of(shard: str) -> str:
-    """The beginning of the names of a shard's files. Two shards never have the same one."""
+    """The beginning of the names of a shard's files, which differs between any two shards."""
     name = quote(shard, safe="").replace(".", "%2E")
     if len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}%{hashlib.sha256(shard.encode()).hexdigest()[:16]}"
@@ -41,10 +39,9 @@ def stem_of(shard: str) -> str:
 
 
 class ShardFile:
-    """One file, new and empty. ``number``: the number of its name, at least the one that was asked for.
+    """One file, new and empty. ``number``: the number in its name, which is at least the requested one.
 
-    Files of one shard sort by epoch and number in the order in which they were begun. Two processes never share a file,
-    whatever their numbers.
+    The names of a shard's files sort in the order in which the files were begun. Two processes never share a file.
     """
 
     def __init__(self, folder: Path, stem: str, epoch: int, number: int) -> None:
@@ -77,7 +74,7 @@ class ShardFile:
         return self._size
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines. After an ``OSError`` the file is as before, or it is to be abandoned."""
+        """Append whole lines. After an ``OSError`` the file is unchanged, or the caller has to abandon it."""
         left = memoryview(lines)
         try:
             while left:
@@ -112,7 +109,7 @@ class ShardFile:
             self.abandon()
 
     def abandon(self) -> None:
-        """Give the file up as it is. The next process that receives its shard finishes it."""
+        """Close the file without finishing it. The next process that receives the shard finishes it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -123,8 +120,8 @@ class ShardFile:
 
 
 def finish_left(folder: Path, stem: str = "") -> int:
-    """Finish the open files, of the shard with this ``stem`` or of all, that nothing writes. Returns how many had a
-    document that was not complete. Raises ``OSError``.
+    """Finish the open files that have no writer. ``stem``: only files of the shard with this stem; empty: all files.
+    Returns how many files had an incomplete document. Raises ``OSError``.
     """
     torn = 0
     with os.scandir(folder) as entries:
@@ -160,10 +157,9 @@ def _finish(file: int, path: Path) -> bool:
 
 
 def _whole(file: int) -> int:
-    """The bytes of the file that are whole documents.
+    """The number of bytes of whole documents at the beginning of the file.
 
-    A file system may keep the length of a file in a power failure and not its bytes, which are zero then. No document
-    has such a byte.
+    After a power failure a file may have its length, but zero bytes as content. No document contains a zero byte.
     """
     whole = at = 0
     while portion := os.pread(file, _PORTION, at):
@@ -178,7 +174,7 @@ def _whole(file: int) -> int:
 
 
 def _locked(file: int, path: Path) -> bool:
-    """Lock the file if nothing else has. Whether that was so, and the file is still the one at ``path``."""
+    """Try to lock the file. Returns whether it is locked now, and is still the file at ``path``."""
     with suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return _is_at(file, path)

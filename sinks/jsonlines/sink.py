@@ -1,4 +1,4 @@
-"""A sink that is open: a folder, or standard output."""
+"""The open sink of JSON lines: writes to a folder, or to standard output."""
 
 from __future__ import annotations
 

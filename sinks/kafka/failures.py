@@ -1,4 +1,4 @@
-"""What an error of the client means for a sink."""
+"""Turns an error of the Kafka client into an error of the port: the sink retries, or an operator has to act."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSES_RECORD: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave the column out (columns)",
     KafkaError.INVALID_RECORD: "its topic is compacted, so that it takes no row without a key: give it another policy",
 }
-"""Codes of a record that the broker will never take, with what helps."""
+"""Codes of errors for a record that the broker will never take, with the hint for each."""
 
 _UNANSWERED: Final = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 _REPLACED: Final = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -47,7 +47,7 @@ def creation(settings: KafkaSettings, topic: str) -> str:
 
 
 class Connection:
-    """What a client reports of its connections. ``error``: the last reason; ``down``: no broker could be reached."""
+    """The errors of a client's connections. ``error``: the last one; ``down``: whether no broker could be reached."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -56,14 +56,13 @@ class Connection:
     def __call__(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.down = True
-        elif error.code() != KafkaError._TRANSPORT or self.error is None:  # a refused one is also reported as ended
+        elif error.code() != KafkaError._TRANSPORT or self.error is None:  # a refused one is reported twice
             self.error = error
 
 
 def target_error(error: KafkaError, doing: str, cause: KafkaError | None = None) -> TargetUnavailable | TargetRefused:
-    """The error of the port: refused where the same call cannot succeed before an operator has changed something, and
-    unavailable otherwise. ``cause``: what the client reported last of its connections, which an ``error`` about time
-    does not contain.
+    """The error of the port: refused if the call cannot succeed before an operator has changed something, or else
+    unavailable. ``cause``: the last error of the client's connections, which a timeout does not contain.
     """
     if error.code() in _UNANSWERED and cause is not None:
         error = cause

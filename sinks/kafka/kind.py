@@ -12,7 +12,7 @@ __all__ = ["KIND"]
 
 
 class KafkaKind(SinkKind[KafkaSettings]):
-    """See the port. The guarantee holds for readers with ``read_committed``."""
+    """The kind ``kafka``. Its guarantee holds for readers with ``read_committed``."""
 
     title: ClassVar[str] = "Kafka"
     form: ClassVar[str] = FORM

@@ -1,4 +1,4 @@
-"""The record of a shard's datamarker in the compacted topic, and its reader."""
+"""The record in a compacted topic that stores a shard's datamarker, and the function that reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wormhole.model.errors import TargetUnavailable
 __all__ = ["PARTITION", "MarkerRecord", "last_value"]
 
 PARTITION: Final = 0
-"""The same for every shard, so that a change of the number of partitions hides no record."""
+"""The partition of all these records, so that a change of the number of partitions hides no record."""
 
 _FORM: Final = 1
 _SPAN: Final = 1000
@@ -26,8 +26,8 @@ _LOOK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MarkerRecord:
-    """What is stored of a shard: its row, as a table of a database has it, and the number of partitions of each topic
-    that it writes to.
+    """The stored state of a shard: its marker row, as in a database's table, and the number of partitions of each topic
+    to which the shard writes.
     """
 
     row: MarkerRow
@@ -68,11 +68,12 @@ class MarkerRecord:
 
 
 def last_value(config: Mapping[str, Any], topic: str, key: bytes, left: Callable[[], float]) -> bytes | None:
-    """The value of the last committed record with this key; ``None``: there is none. Blocks for ``left()`` seconds.
+    """The value of the last committed record with this key; ``None``: there is none. ``left``: returns the seconds for
+    which this may still block.
 
     The caller has fenced every producer that wrote the key, so their transactions have ended. Transactions of other
-    shards may be open, and hide later records from a reader of committed records. So this function takes the end of all
-    records, and waits for the transactions before it. From there it reads backwards, in growing portions.
+    shards may be open, and hide later records from a reader of committed records. So this function finds the end of the
+    partition, waits until the transactions before it have ended, and reads backwards in growing portions.
 
     Raises ``KafkaException``, and :class:`~wormhole.model.errors.TargetUnavailable` if those transactions stay open.
     """
@@ -114,7 +115,7 @@ def _last_between(
 
 
 def _hidden(reader: Consumer, topic: str, brokers: str) -> TargetUnavailable:
-    """The error for a transaction that does not end: it hides what was committed behind its first record."""
+    """The error for a transaction that does not end, and so hides the committed records after its first record."""
     tool, place = f"kafka-transactions.sh --bootstrap-server {brokers}", f"--topic {topic} --partition {PARTITION}"
     begun = "OFFSET"
     with contextlib.suppress(KafkaException):
@@ -129,7 +130,7 @@ def _hidden(reader: Consumer, topic: str, brokers: str) -> TargetUnavailable:
 def _is_past(message: Message, end: int) -> bool:
     error, offset = message.error(), message.offset()
     if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-        return False  # the client looks for the coordinator of the group that it never joins
+        return False  # the error concerns the consumer group, which this client never joins
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise KafkaException(error)
     assert offset is not None

@@ -21,8 +21,8 @@ def is_topic(name: str) -> bool:
 
 
 def topic_of(template: str, table: str) -> str:
-    """The topic of a table. Each byte of its name that a topic cannot have, and ``-``, is ``-`` and two hexadecimal
-    digits there, so that two tables never have one name. The topic may be too long.
+    """The topic of a table. Each byte of the table's name that a topic's name cannot have, and each ``-``, becomes
+    ``-`` and two hexadecimal digits, so that two tables never share a topic. The result may be too long.
     """
     return template.replace("{table}", _OTHER.sub(_escaped, table))
 
@@ -33,7 +33,7 @@ def transactional_id(notice: ShardNotice) -> str:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that Java's producer, and any with ``murmur2``, chooses for a key: murmur2 of 32 bits."""
+    """The partition that Java's producer chooses for a key, by the hash murmur2 of 32 bits."""
     length = len(key)
     whole = length & ~3
     hashed = 0x9747B28C ^ length

@@ -27,8 +27,8 @@ Topic = Annotated[str, AfterValidator(_topic)]
 
 
 class KafkaTls(Settings):
-    """PEM files for TLS. ``ca``: the authority of the brokers; ``None``: the system's. ``cert`` and ``key``: those of
-    this client, where the brokers ask for it.
+    """PEM files for TLS. ``ca``: the authority of the brokers; ``None``: the system's authorities. ``cert`` and
+    ``key``: the client's certificate and its key, for brokers that ask for one.
     """
 
     ca: PathFromHere | None = None
@@ -37,10 +37,10 @@ class KafkaTls(Settings):
 
 
 class KafkaSettings(RecordSettings):
-    """``topic``: the name of a table's topic. ``marker_topic``: the compacted topic of datamarkers. ``partitions``: of
-    topics whose number of partitions was changed. ``timeout``: seconds that one use of the store may take.
-    ``transaction_timeout``: seconds after which the brokers end a transaction whose sink is gone. ``tls``: ``None``: no
-    TLS. ``mechanism``: how the user of the URL logs in.
+    """``topic``: the template of a table's topic. ``marker_topic``: the compacted topic of datamarkers. ``partitions``:
+    by topic, the number of partitions after an operator changed it. ``timeout``: seconds that one use of the store may
+    take. ``transaction_timeout``: seconds after which the brokers end the transaction of a dead sink. ``tls``: ``None``
+    for no TLS. ``mechanism``: the SASL mechanism for the user of the URL.
     """
 
     topic: str = _TABLE

@@ -27,21 +27,21 @@ __all__ = ["ShardProducer"]
 log = logging.getLogger("sinks")
 
 _LOOK_S: Final = 30.0
-"""Seconds for which a number of partitions is not looked up again."""
+"""Seconds for which a topic's number of partitions is cached."""
 _ABORT_S: Final = 1.0
 _SLICE_S: Final = 0.1
 _BATCH: Final = 1_000_000
 _SILENT: Final = logging.Logger("kafka", logging.CRITICAL + 1)  # noqa: LOG001 - no configuration of logs has it
-"""The client writes what is fatal to standard error, whatever its level. It is in the exception too."""
+"""A logger that drops the client's lines: it logs fatal errors at any level, and its exceptions contain them too."""
 
 
 class ShardProducer:
-    """One shard, over all its epochs. Calls never overlap. Each blocks for ``settings.timeout`` seconds at most, and
-    ends the open transaction if it fails.
+    """The Kafka transactions of one shard, over all its epochs. Calls never overlap. Each call blocks for at most
+    ``settings.timeout`` seconds, and ends the open transaction if it fails.
 
-    A producer is not used after an error. The next one fences it and ends its transaction, whether it was to be
-    committed or not. Then the record of the datamarker has the outcome, and is read. So does a zombie, before it writes
-    anything: it finds a record that is not its own.
+    A producer is not used after an error. The next producer fences it and ends its transaction, even if a commit had
+    begun. Then the stored record of the datamarker is read, which shows whether the commit succeeded. A process that
+    lost the shard also reads the record before it writes anything, and finds that another process stored it.
 
     Methods raise :class:`~wormhole.model.errors.TargetUnavailable` when the shard has to be assigned again, and
     :class:`~wormhole.model.errors.TargetRefused` when it has to halt.
@@ -54,23 +54,23 @@ class ShardProducer:
         self._id = ""
         self._until = 0.0
         self._producer: Producer | None = None
-        self._looker: Consumer | None = None  # a producer that asks for a topic makes it, if the broker allows that
-        self._open = False  # the transaction
-        self._stored: MarkerRecord | None = None  # None: only ASSIGNED can find out what is stored
+        self._looker: Consumer | None = None  # looks topics up, because a producer's lookup may create the topic
+        self._open = False  # whether a transaction is open
+        self._stored: MarkerRecord | None = None  # the stored record; None: unknown until the next ASSIGNED
         self._confirmed = 0, 0  # epoch and version of the last row that was stored
         self._partitions: dict[str, int] = {}
         self._places: dict[str, tuple[str, int]] = {}  # topic and partitions by table, looked up since...
         self._looked = 0.0
-        self._batch = _BATCH  # bytes that are sent together; a larger record is sent alone
-        self._errors: list[tuple[KafkaError, bytes | None]] = []  # records that did not arrive, by their values
+        self._batch = _BATCH  # the most bytes that are sent together; a larger record is sent alone
+        self._errors: list[tuple[KafkaError, bytes | None]] = []  # errors of records that did not arrive, and values
         self._connection = Connection()
         self._letters: list[str] = []  # dead letters that the open transaction contains
-        self._among_letters = False  # a publisher sends dead letters before everything else of an epoch
+        self._among_letters = False  # whether dead letters may still come, which precede all other updates of an epoch
 
     # --- called by the writer ---
 
     def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch begins. Returns where; ``None``: at the publisher's datamarker.
+        """Begin an epoch. Returns the datamarker at which delivery begins; ``None``: at the publisher's datamarker.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
@@ -90,8 +90,8 @@ class ShardProducer:
             return start.have
 
     def is_new(self, update: Update) -> bool:
-        """Whether the records of an update are not stored. Only a dead letter, which comes before everything else of
-        its epoch, may be. Does no I/O.
+        """Whether the records of an update are not stored. Only those of a dead letter may be stored already. Does no
+        I/O.
         """
         if not self._among_letters or not update.replayed:
             return True
@@ -127,19 +127,19 @@ class ShardProducer:
                 self._among_letters = False
 
     def rolled_back(self, to: Datamarker) -> None:
-        """Updates after ``to`` come again. Does not raise."""
+        """Abort the transaction: updates after ``to`` come again. Does not raise."""
         self.rest()
         self._letters.clear()
         if self._stored is not None and self._stored.row.marker != marker_to_bytes(to):
-            self._stored = None  # a commit of which the flow was not informed
+            self._stored = None  # a commit succeeded, and its acknowledgement did not
 
     def replaying(self) -> None:
-        """A replay of older updates begins: what comes before the datamarker is no dead letter."""
+        """Note that a replay of older updates begins: an update before the datamarker is no longer a dead letter."""
         self._among_letters = False
 
     def rest(self) -> KafkaError | None:
-        """End the open transaction, and use its producer no more. Does not raise. Returns why nothing more could be
-        done with the producer; ``None``: not known.
+        """Abort the open transaction, and drop the producer. Does not raise. Returns the fatal error of the producer;
+        ``None``: not known.
         """
         producer, looker, is_open = self._producer, self._looker, self._open
         self._producer, self._looker, self._open = None, None, False
@@ -149,7 +149,7 @@ class ShardProducer:
         if producer is not None and is_open:
             try:
                 producer.abort_transaction(max(_ABORT_S, self._left()))
-            except KafkaException as error:  # the next producer ends it, or its timeout
+            except KafkaException as error:  # the next producer ends the transaction, or the transaction times out
                 log.debug("shard %s: abort: %s", self._shard, error)
                 return error.args[0] if error.args[0].fatal() else None
         return None
@@ -163,14 +163,14 @@ class ShardProducer:
             yield
         except BaseException as error:
             fatal = self.rest()
-            # The traceback keeps the producer, which would go on, and might fence the next one.
+            # The traceback would keep the producer alive, which would continue to run, and might fence the next one.
             traceback.clear_frames(error.__traceback__)
-            # The client raises what is fatal from a poll, before or after it called back.
+            # A poll of the client raises fatal errors, before or after the callback for them.
             found = error.__cause__ if isinstance(error, SystemError) else error
             what = f"the records of shard {self._shard} are not written"
             if isinstance(found, KafkaException):
                 raise target_error(found.args[0], what, self._connection.error) from None
-            if isinstance(error, SystemError):  # its own error was lost in the client
+            if isinstance(error, SystemError):  # the client lost the error of its own call
                 if fatal is not None:
                     raise target_error(fatal, what) from None
                 raise TargetUnavailable(f"{what}: the client failed; another one is made") from error
@@ -185,7 +185,7 @@ class ShardProducer:
         return self._stored
 
     def _connected(self) -> MarkerRecord | None:
-        """Fence and end what any former producer did, and return what is stored then."""
+        """Fence every former producer, which ends its transaction, and return the record that is stored then."""
         settings, config = self._settings, self._configure()
         self._errors.clear()
         self._connection = Connection()
@@ -195,7 +195,7 @@ class ShardProducer:
                 "transactional.id": self._id,
                 "transaction.timeout.ms": round(1000 * settings.transaction_timeout),
                 "compression.type": settings.compression,
-                "message.max.bytes": 1_000_000_000,  # the topics decide
+                "message.max.bytes": 1_000_000_000,  # no limit of the client, so that the topic's limit decides
                 "batch.size": self._batch,
                 "queue.buffering.max.kbytes": 64 << 10,
                 "delivery.report.only.error": True,
@@ -240,13 +240,13 @@ class ShardProducer:
         self._confirmed = record.row.epoch, record.row.version
 
     def _until_done(self, call: Callable[[float], None]) -> None:
-        """An unanswered call has to be continued by the same call. Returns early if no broker can be reached."""
+        """Repeat the call until it is answered, as the client demands. Ends early if no broker can be reached."""
         assert self._producer is not None
         while True:
             try:
                 call(min(self._left(), _SLICE_S))
             except KafkaException as error:
-                self._producer.poll(0)  # it reports its connections here only
+                self._producer.poll(0)  # the client reports errors of its connections only in a poll
                 if error.args[0].retriable() and self._left() and not self._connection.down:
                     continue
                 raise
@@ -301,8 +301,8 @@ class ShardProducer:
     def _place(self, record: Record) -> tuple[str, int]:
         """The topic of a record, and the number of its partitions, by which keys are distributed.
 
-        Kafka moves keys to other partitions when their number changes. Then their records are in no order, unless all
-        readers first read what is there.
+        A change of the number of partitions moves keys to other partitions. Their records are then out of order, unless
+        readers have read all earlier records first.
         """
         now = time.monotonic()
         if now - self._looked > _LOOK_S:

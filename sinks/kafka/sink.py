@@ -1,4 +1,4 @@
-"""A sink of Kafka that is open."""
+"""The open sink of Kafka: its subscriber, and the examination of its topics."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _CHECK: Final = "target_topic"
 _WAITS: Final = "the flows that write to it wait for it"
 _TRANSACTION_MS: Final = "transaction.max.timeout.ms"
 _REPLICAS: Final = 3
-_USUAL_BYTES: Final = 1_048_588  # a record's largest size, as brokers have it by default
+_USUAL_BYTES: Final = 1_048_588  # the brokers' default for the largest size of a record
 
 
 def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) -> None:
-    """Add what is found to ``report``. Each request blocks for ``settings.timeout`` seconds at most.
+    """Add the findings about brokers and topics to ``report``. Each request blocks for ``settings.timeout`` seconds at
+    most.
 
     Raises :class:`~wormhole.model.errors.TargetUnavailable` and :class:`~wormhole.model.errors.TargetRefused`.
     """
@@ -73,7 +74,7 @@ def examine(settings: KafkaSettings, config: Mapping[str, Any], report: Report) 
 
 
 def compare(settings: KafkaSettings, config: Mapping[str, Any], tables: Sequence[TableDefinition]) -> list[Finding]:
-    """What becomes of the records of these tables. Blocks and raises as :func:`examine`."""
+    """Findings about the topics for the records of these tables. Blocks and raises as :func:`examine`."""
     admin, cluster = _connected(settings, config)
     findings = list[Finding]()
     topics: dict[str, list[TableDefinition]] = {}
@@ -128,7 +129,7 @@ def _connected(settings: KafkaSettings, config: Mapping[str, Any]) -> tuple[Admi
         try:
             return admin, admin.list_topics(timeout=settings.timeout)
         finally:
-            admin.poll(0)  # it reports its connections here only
+            admin.poll(0)  # the client reports errors of its connections only in a poll
     except KafkaException as error:
         raise target_error(error.args[0], f"{settings.brokers} cannot be examined", connection.error) from None
 
@@ -183,19 +184,19 @@ def _values(admin: AdminClient, kind: Any, name: str, settings: KafkaSettings) -
 
 
 class KafkaSubscriber(RecordSubscriber):
-    """Holds nothing, because Kafka aborts what is not complete."""
+    """Writes records at once, without a buffer for incomplete transactions, because Kafka can abort a transaction."""
 
     def __init__(self, envelope: Envelope, writer: KafkaWriter) -> None:
         super().__init__(envelope, writer, Budget(sys.maxsize, 0))
         self._kafka = writer
 
     async def on_updates(self, batch: Sequence[Update]) -> None:
-        """As in the base class."""
+        """Write the records of the batch."""
         if new := [update for update in batch if self._kafka.is_new(update)]:
             await super().on_updates(new)
 
     async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch begins or ends, or a replay does."""
+        """Handle the beginning or the end of an epoch or a replay."""
         if notice.kind is NoticeKind.REPLAY_BEGIN:
             self._kafka.replaying(notice.shard)
         return await super().on_shard_notice(notice)

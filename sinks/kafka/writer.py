@@ -1,4 +1,4 @@
-"""The producers of all shards, each in a thread of its own, because the client blocks."""
+"""Writes the records of all shards. Each shard has a producer in a thread of its own, because the client blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class _Shard:
-    """A call that was cancelled still runs in the thread, and the next one follows it."""
+    """The producer of one shard, and its thread. A cancelled call still runs to its end before the next call."""
 
     def __init__(self, producer: ShardProducer) -> None:
         self.producer = producer
@@ -31,7 +31,7 @@ class _Shard:
 
 
 class KafkaWriter(RecordWriter):
-    """See the port. ``configure``: for each new client."""
+    """The writer of Kafka. ``configure``: makes the configuration of each new client."""
 
     most: int = 10_000
     most_bytes: int = 4 << 20
@@ -65,7 +65,7 @@ class KafkaWriter(RecordWriter):
         await shard.call(shard.producer.rolled_back, to)
 
     def is_new(self, update: Update) -> bool:
-        """Whether the update's records are not stored already."""
+        """Whether the update's records are not stored yet."""
         return self._shards[update.shard].producer.is_new(update)
 
     def replaying(self, shard: str) -> None:
@@ -79,7 +79,7 @@ class KafkaWriter(RecordWriter):
             await of.call(of.producer.rest)
 
     async def close(self) -> None:
-        """The same for every shard."""
+        """Abort the transactions of all shards, and close their connections."""
         for name, shard in self._shards.items():
             await self.revoked(name)
             shard.thread.shutdown(wait=False)

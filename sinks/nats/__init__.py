@@ -3,11 +3,11 @@
 ::
 
     kind        the kind
-    settings    its settings, and what its URL may be
+    settings    its settings, and the form of its URL
     sink        the open sink: its subscriber, and its report on the stream
     writer      publishes the records of each shard in order
     subjects    the subject of a record
-    nkeys       a user's key, which signs what the server sends
+    nkeys       a user's key, which signs the server's nonce
     connection  one connection to the servers, until it is lost
-    failures    what an error of the client or of the server means
+    failures    turns an error of the client or of the server into an error of the port
 """

@@ -1,7 +1,7 @@
 """One connection to the servers, and the stream behind it.
 
-The client never connects again by itself: it would send what it had not sent yet after a gap, and so out of order. A
-connection that is lost is replaced by a new one, at the next call.
+The client does not reconnect by itself, because it would then send its unsent messages after a gap, out of order. The
+next call replaces a lost connection by a new one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["Connected", "Message", "Servers", "TooLarge"]
 
 _TIMEOUT_S: Final = 10.0
 _CONNECT_S: Final = 3
-_CONNECT_ALL_S: Final = 10.0  # all servers, in random order; the SDK ends a callback after 30 s
+_CONNECT_ALL_S: Final = 10.0  # for tries of all servers, in random order; the SDK ends a callback after 30 s
 _CLOSE_S: Final = 1.0
 _BATCH_HEADERS: Final = 128
-"""Bytes of the headers of a message in a batch, beside its own; at most."""
+"""The most bytes of the headers that a batch adds to each message."""
 _HEADERS: Final = 64
 _T = TypeVar("_T")
 
@@ -42,7 +42,7 @@ class TooLarge(Exception):  # noqa: N818 - a state of the stream
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is published. ``id``: by which the stream knows a repetition."""
+    """A message to publish. ``id``: the id by which the stream recognises a repetition."""
 
     subject: str
     id: str
@@ -50,11 +50,11 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Its bytes as the server counts them, at most."""
+        """An upper bound of the message's bytes, as the server counts them."""
         return len(self.id) + len(self.payload) + _HEADERS + _BATCH_HEADERS
 
     def again(self, number: int) -> Message:
-        """The same, as another message."""
+        """The same content with another id, so that the stream does not recognise it as a repetition."""
         return replace(self, id=f"{self.id}/again{number}")
 
 
@@ -63,14 +63,14 @@ class _Client(Client):
         self._public_nkey = key.public
 
     def _connect_command(self) -> bytes:
-        # The client itself encrypts if the server asks for it: a process in between could remove the request.
+        # The client would encrypt only at the server's request, which a man in the middle could remove.
         if self.options.get("tls") is not None and not self._server_info.get("tls_required"):
             raise nats.errors.SecureConnWantedError
         return super()._connect_command()
 
 
 class Servers:
-    """The servers of one sink. At most one connection at a time."""
+    """Keeps at most one connection to the servers of one sink."""
 
     def __init__(self, stream: str, settings: NatsSettings) -> None:
         self._stream = stream
@@ -79,9 +79,9 @@ class Servers:
         self._opening: asyncio.Task[Connected] | None = None
 
     async def connected(self) -> Connected:
-        """The connection; a new one if it was lost. Raises the errors of the port.
+        """The connection, or a new one if it was lost. Raises the errors of the port.
 
-        All calls wait for one attempt: each is part of a callback, which may not take long.
+        Concurrent calls wait for the same single attempt, because the time of a callback is limited.
         """
         if self._connected is not None and not self._connected.lost.done():
             return self._connected
@@ -100,7 +100,7 @@ class Servers:
     def _opened(self, opening: asyncio.Task[Connected]) -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # every call that waits has it
+            opening.exception()  # every waiting call raises this exception
 
     async def _open(self) -> Connected:
         await self._close()
@@ -116,15 +116,15 @@ class Servers:
 class Connected:
     """A connection, until it is lost. Its methods raise the errors of the port.
 
-    ``info``: the description of the stream, when the connection began. ``largest``: bytes of a message that the server
-    takes.
+    ``info``: the description of the stream when the connection began. ``largest``: the bytes of the largest message
+    that the server takes.
     """
 
     def __init__(self, stream: str, settings: NatsSettings) -> None:
         self._stream = stream
         self._settings = settings
         self._client = _Client()
-        self._jetstream = self._client.jetstream(timeout=2 * _TIMEOUT_S)  # the shorter wait is that of _ask
+        self._jetstream = self._client.jetstream(timeout=2 * _TIMEOUT_S)  # longer than the timeout of _ask
         self._denied: list[str] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.info: StreamInfo
@@ -132,7 +132,7 @@ class Connected:
 
     @classmethod
     async def open(cls, stream: str, settings: NatsSettings) -> Connected:
-        """Connect to one of the servers, and look at the stream."""
+        """Connect to one of the servers, and read the description of the stream."""
         connected = cls(stream, settings)
         given = await connected._login()  # a client that did not try to connect cannot be closed
         try:
@@ -143,7 +143,7 @@ class Connected:
         return connected
 
     async def _login(self) -> Mapping[str, Any]:
-        """What the client is given, by the names of its parameters."""
+        """The client's parameters for the login, by name."""
         settings = self._settings
         given: dict[str, Any] = {}
         if (secret := await asyncio.to_thread(settings.read_password)) is not None:
@@ -198,7 +198,7 @@ class Connected:
             )
 
     async def look(self) -> StreamInfo:
-        """The stream as it is now."""
+        """The present description of the stream."""
         about = f"$JS.API.STREAM.INFO.{self._stream}"
         try:
             return await self._ask(about, self._jetstream.stream_info(self._stream))
@@ -206,7 +206,7 @@ class Connected:
             raise target_error(self._stream, self._settings, error) from error
 
     async def publish(self, message: Message) -> PubAck:
-        """Publish one message, and return when it is stored. Raises :class:`TooLarge` besides."""
+        """Publish one message, and return when it is stored. Also raises :class:`TooLarge`."""
         try:
             return await self._ask(message.subject, self._publish(message, self._headers(message)))
         except NoStreamResponseError as error:
@@ -218,8 +218,8 @@ class Connected:
             raise target_error(self._stream, self._settings, error) from error
 
     async def publish_together(self, messages: Sequence[Message]) -> int | None:
-        """Publish all messages or none of them. Returns the number of the last one in the stream, or ``None`` if the
-        stream refuses them, for example because it has one of them. All numbers are in sequence.
+        """Publish all messages or none of them. Returns the last message's sequence number in the stream; ``None`` if
+        the stream refuses the messages, for example because it has one of them. The numbers are consecutive.
         """
         try:
             return (await self._ask(messages[-1].subject, self._publish_together(messages))).seq
@@ -227,9 +227,9 @@ class Connected:
             return None
 
     async def close(self) -> None:
-        """End the connection. Calls that wait fail."""
+        """End the connection. Waiting calls fail."""
         self._lose()
-        # After a handshake that failed the client waits for ever, and it may write to a connection that is lost.
+        # After a failed handshake the client's close would wait for ever, and it may write to a lost connection.
         with contextlib.suppress(OSError, nats.errors.Error):
             async with asyncio.timeout(_CLOSE_S):
                 await self._client.close()
@@ -254,7 +254,7 @@ class Connected:
         return await self._publish(message, {**headers, "Nats-Batch-Commit": "1"})
 
     async def _ask(self, subject: str, call: Coroutine[Any, Any, _T]) -> _T:
-        """The result of ``call``. The client does not end calls that wait when it loses its connection."""
+        """The result of ``call``, which fails when the connection is lost. The client itself would let it wait."""
         task = asyncio.ensure_future(call)
         try:
             await asyncio.wait((task, self.lost), timeout=_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -264,14 +264,14 @@ class Connected:
         except (APIError, nats.errors.NoRespondersError, NoStreamResponseError):
             raise
         except (nats.errors.Error, OSError, ValueError, KeyError, TypeError) as error:
-            self._lose()  # the next one may be to a server that answers
+            self._lose()  # the next connection may be to a server that answers
             denied = [said for said in self._denied if f'"{subject.lower()}"' in said or "subscription" in said]
             raise target_error(self._stream, self._settings, error, denied) from error
         finally:
             task.cancel()
 
     async def _explain(self, subject: str) -> None:
-        """Nothing answers on ``subject``. Raises the error for a stream that is missing or does not have it."""
+        """Explain why nothing answers on ``subject``: raise the error for a stream that is missing or lacks it."""
         subjects = (await self.look()).config.subjects or []
         if not any(covers(pattern, subject) for pattern in subjects):
             wanted = pattern_of(self._settings.subject, self._stream)

@@ -1,4 +1,4 @@
-"""What an error of the client or of the server means for a sink."""
+"""Turns an error of the NATS client or server into an error of the port: the sink retries, or an operator must act."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def creation(stream: str, settings: NatsSettings) -> str:
 def target_error(
     stream: str, settings: NatsSettings, error: BaseException, denied: Collection[str] = ()
 ) -> TargetUnavailable | TargetRefused:
-    """The error of the port. ``denied``: what the server reported about missing rights since the connection began."""
+    """The error of the port. ``denied``: the server's reports of missing rights since the connection began."""
     where = f"stream {stream} at {settings.url}"
     if isinstance(error, APIError):
         return _refused_by_server(where, stream, settings, error)

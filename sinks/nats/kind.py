@@ -12,7 +12,7 @@ __all__ = ["KIND"]
 
 
 class NatsKind(SinkKind[NatsSettings]):
-    """See the port. The store drops a repetition within the stream's window for duplicates."""
+    """The kind ``nats``. The stream drops a repetition within its window for duplicates."""
 
     title: ClassVar[str] = "NATS JetStream"
     form: ClassVar[str] = FORM

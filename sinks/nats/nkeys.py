@@ -1,6 +1,6 @@
-"""The credentials of a user without a password: a key that signs what the server sends, alone or with a JWT.
+"""The credentials of a NATS user without a password: a key that signs the server's nonce, alone or with a JWT.
 
-A file of credentials, as ``nsc`` writes it, holds both. A key's text is base32 of a prefix, the key and a checksum.
+A file of credentials from the tool ``nsc`` holds both. A key's text is base32 of a prefix, the key and a checksum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST: Final = 1 << 20
 
 
 class UserKey:
-    """A key, and the ``jwt`` beside it; ``None``: the server knows the key itself. ``public``: its name there."""
+    """A key with its ``jwt``; ``None``: the server knows the key itself. ``public``: the public key as text."""
 
     def __init__(self, seed: bytes, jwt: bytes | None = None) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -34,7 +34,7 @@ class UserKey:
         self.public = base64.b32encode(public + _checksum(public)).rstrip(b"=").decode()
 
     def signature(self, nonce: str) -> bytes:
-        """The signature of what a server sent, as the server wants it."""
+        """The signature of the server's nonce, in the form that the server expects."""
         return base64.b64encode(self._key.sign(nonce.encode()))
 
 

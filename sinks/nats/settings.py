@@ -27,14 +27,15 @@ def is_stream_name(text: str) -> bool:
 
 
 class NatsSettings(HeldRecordSettings):
-    """``stream``: its name; ``None``: the sink's name. ``subject``: the form of the subjects, see
+    """``stream``: the stream's name; ``None``: the sink's name. ``subject``: the template of the subjects, see
     :mod:`sinks.nats.subjects`.
 
-    ``ca_file``: the authorities that may have signed the server's certificate, PEM; ``None``: those of the system.
-    ``cert_file`` and ``key_file``: the sink's own certificate and its private key. All three are for ``tls://``.
+    ``ca_file``: a PEM file of the authorities that may sign the server's certificate; ``None``: the system's
+    authorities. ``cert_file`` and ``key_file``: the sink's own certificate and its private key. All three are for
+    ``tls://``.
 
-    ``password_file`` holds the password of the URL's user, or a token if the URL has no user; ``credentials_file`` a
-    user's key instead, see :mod:`sinks.nats.nkeys`.
+    ``password_file``: holds the password of the URL's user, or a token if the URL has no user. ``credentials_file``:
+    holds a user's key instead, see :mod:`sinks.nats.nkeys`.
     """
 
     stream: str | None = None
@@ -80,7 +81,7 @@ class NatsSettings(HeldRecordSettings):
 
     @property
     def encrypted(self) -> bool:
-        """Whether nothing but the server's greeting may be sent in the clear."""
+        """Whether the connection has to be encrypted after the server's greeting."""
         return urlsplit(self.url).scheme == "tls"
 
     @property
@@ -90,7 +91,7 @@ class NatsSettings(HeldRecordSettings):
 
     @property
     def servers(self) -> list[str]:
-        """Each server's URL, without a user."""
+        """The URL of each server, without a user."""
         parts = urlsplit(self.url)
         return [f"{parts.scheme}://{host}" for host in parts.netloc.rpartition("@")[2].split(",")]
 

@@ -26,7 +26,7 @@ _SHORTEST_WINDOW_S: Final = 60.0
 
 
 def examine_stream(report: Report, info: StreamInfo, settings: NatsSettings) -> None:
-    """Add what identifies the stream, and what an operator should know of it."""
+    """Add findings to the report: the identity of the stream, its problems, and warnings about its limits."""
     config = info.config
     report.facts |= {
         "messages": str(info.state.messages),
@@ -117,7 +117,7 @@ def _warnings(config: StreamConfig) -> Iterator[Finding]:
 
 
 def _deletes(config: StreamConfig) -> bool:
-    """Whether the stream deletes records, but for earlier ones of a subject."""
+    """Whether the stream deletes records at its limits, other than earlier records of the same subject."""
     sizes = (config.max_msgs or 0) > 0 or (config.max_bytes or 0) > 0
     return bool(config.max_age) or (sizes and config.discard == DiscardPolicy.OLD)
 

@@ -1,8 +1,8 @@
-"""The subject of a record.
+"""Builds the NATS subject of a record from a template.
 
-A form is text with ``{stream}``, ``{dataset}``, ``{log}``, ``{table}`` and ``{key}``. The dots of a table's name
-separate tokens: ``shop.orders`` is two. Every other name is one token, and so is each column of a key. A byte of a
-name that is no letter, digit, ``_`` or ``-`` is written ``%XX``, and an empty name ``%``. So two tables never share a
+A template is text with ``{stream}``, ``{dataset}``, ``{log}``, ``{table}`` and ``{key}``. The dots of a table's name
+separate tokens, so that ``shop.orders`` is two tokens. Every other name, and each column of a key, is one token. A byte
+that is no letter, digit, ``_`` or ``-`` becomes ``%XX``, and an empty name becomes ``%``. So two tables never share a
 subject.
 """
 
@@ -21,14 +21,14 @@ from sinks.records import Record
 __all__ = ["PER_RECORD", "Subjects", "check_template", "covers", "pattern_of"]
 
 PER_RECORD: Final[Mapping[str, str]] = {"table": "{table}", "key": "{key}"}
-"""The parts of a form that differ between the records of a shard."""
+"""The parts of a template that differ between the records of a shard."""
 _PER_SHARD: Final = {"stream", "dataset", "log"}
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_.-]*", re.ASCII)
 _TABLES: Final = 4096
 
 
 def check_template(template: str) -> None:
-    """Raise ``ValueError`` if ``template`` is not a form of subjects."""
+    """Raise ``ValueError`` if ``template`` is not a template of subjects."""
     known = _PER_SHARD | set(PER_RECORD)
     try:
         plain = all(
@@ -45,7 +45,7 @@ def check_template(template: str) -> None:
 
 
 def pattern_of(template: str, stream: str) -> str:
-    """A pattern that has every subject of this form. It begins with the form's fixed names."""
+    """A pattern that matches every subject of the template, with the template's fixed names at its beginning."""
     fixed: list[str] = []
     for token in template.replace("{stream}", stream).split("."):
         if "{" in token:
@@ -55,7 +55,7 @@ def pattern_of(template: str, stream: str) -> str:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a stream's subject, which may have wildcards, has this one."""
+    """Whether ``pattern``, a stream's subject that may have wildcards, matches ``subject``."""
     wanted, given = pattern.split("."), subject.split(".")
     for at, part in enumerate(wanted):
         if part == ">":

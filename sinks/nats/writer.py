@@ -1,8 +1,8 @@
 """Publishes the records of each shard, in order.
 
-A message that the server loses or refuses must not be followed by a later one. So messages are published as a batch
-that is stored whole or not at all, where the stream allows it, and one after another where it does not, or refuses the
-batch. Then each message gets its own answer.
+A message that the server loses or refuses must not be followed by a later message. So messages are published in atomic
+batches if the stream allows them. Otherwise, or if the stream refuses a batch, messages are published one after
+another, and each waits for its own answer.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from wormhole.model.units import format_size, rounded_size
 
 __all__ = ["NatsWriter"]
 
-_AT_ONCE: Final = 8  # a stream refuses more than 50 of all its clients
-_LONGEST_SUBJECT: Final = 1024  # a server ends the connection at 4096 bytes of subjects and lengths
-_TOGETHER: Final = 1000  # messages of a batch; a server refuses more
-_ONE_BY_ONE: Final = 100  # messages of a call that are published one after another
+_AT_ONCE: Final = 8  # batches at the same time; a stream refuses more than 50 from all its clients together
+_LONGEST_SUBJECT: Final = 1024  # bytes; a server ends the connection at 4096 bytes of subjects and lengths
+_TOGETHER: Final = 1000  # the most messages of a batch; a server refuses more
+_ONE_BY_ONE: Final = 100  # the most messages of one call that are published one after another
 
 
 @dataclass(slots=True)
 class _Shard:
-    """``prefix``: the prefix of the ids of messages. ``last``: the number in the stream of the last record since
-    delivery began. ``kept``: the same of a record since the last datamarker, ``begin``, which does not come again; 0:
-    there is none. ``highest``: the highest number of all that was confirmed.
+    """The state of one shard. Numbers are sequence numbers in the stream. ``prefix``: the prefix of message ids.
+    ``last``: the number of the last record since delivery began. ``kept``: the number of the last confirmed record
+    since the datamarker ``begin``, which is not sent again; 0: there is none. ``highest``: the highest one confirmed.
     """
 
     subjects: Subjects
@@ -62,15 +62,15 @@ class NatsWriter(RecordWriter):
         """Connect, and begin an epoch."""
         connected = await self._servers.connected()
         self.most = _TOGETHER if connected.info.config.allow_atomic else _ONE_BY_ONE
-        # An id is compared with those of all messages of the stream. An operator who moves the datamarker back wants
-        # the updates once more.
+        # The stream drops a message whose id it knows. So ids change when an operator moves the datamarker back, who
+        # wants the updates once more.
         names = (notice.application, notice.dataset, notice.shard, str(notice.move))
         prefix = "/".join(quote(name, safe="") for name in names)
         subjects = Subjects(self._settings.subject, stream=self._stream, dataset=notice.dataset, log=notice.log)
         former = self._shards.pop(notice.shard, None)
         highest = former.highest if former is not None else 0
         if highest and (last := (await connected.look()).state.last_seq) < highest:
-            raise TargetRefused(  # once, because an operator resumes the flow
+            raise TargetRefused(  # only once, because the operator resumes the flow afterwards
                 f"stream {self._stream} of {self._settings.url} ends at {last}, and has confirmed {highest}",
                 hint="an older copy was restored, or the stream was made again. What it lost is not published again: "
                 "`wormholectl backfill start` delivers the existing rows. Then resume the flow",
@@ -78,11 +78,11 @@ class NatsWriter(RecordWriter):
         begin = None if notice.marker is None else notice.marker.order
         shard = self._shards[notice.shard] = _Shard(subjects, prefix, notice.epoch, begin, highest=highest)
         if former is not None and (former.prefix, former.epoch + 1, former.begin) == (prefix, notice.epoch, begin):
-            shard.last = shard.kept = former.kept  # nothing else had the shard in between
+            shard.last = shard.kept = former.kept  # no other process had the shard in between
         return None
 
     async def rolled_back(self, to: Datamarker, *, kept: bool) -> None:
-        """Records come again, from the last datamarker on, or from the last one that was confirmed."""
+        """Expect records again: from the last datamarker on, or if ``kept`` from the last confirmed record on."""
         state = self._shards[to.shard]
         state.last = state.kept = state.kept if kept else 0
 
@@ -93,7 +93,7 @@ class NatsWriter(RecordWriter):
         try:
             await self._publish_all(state, records)
         except TargetRefused:
-            state.highest = 0  # an operator has looked at the stream before the flow goes on
+            state.highest = 0  # an operator has to examine the stream before the flow continues
             raise
 
     async def _publish_all(self, state: _Shard, records: Sequence[Record]) -> None:
@@ -110,7 +110,7 @@ class NatsWriter(RecordWriter):
             state.kept = state.highest = state.last
 
     async def marked(self, marker: Datamarker) -> None:
-        """Nothing before ``marker`` comes again, unless the acknowledgement is lost."""
+        """Note that no record before ``marker`` comes again, unless the acknowledgement is lost."""
         state = self._shards[marker.shard]
         state.kept, state.begin = 0, marker.order
 
@@ -124,8 +124,8 @@ class NatsWriter(RecordWriter):
                 raise _too_large(record, message.size, connected.info.config.max_msg_size or 0) from error
             if not answer.duplicate or answer.seq > state.last:
                 return answer.seq
-            # The stream still knows this record, and no longer the one before, which it has stored again behind this
-            # one. Dropped, it would leave an earlier state of its row as the last one.
+            # The stream knows this record's id, but forgot the id of the record before, which it has stored again
+            # behind this one. If this record were dropped, an earlier state of its row would be the last one.
             repeats += 1
             published = message.again(repeats)
 

@@ -1,4 +1,4 @@
-"""Which records since the last datamarker a store keeps, so that they are not written again after a rollback."""
+"""Remembers which records since the last datamarker a store confirmed, to not write them again after a rollback."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _BYTES: Final = 16
 
 
 class Confirmed:
-    """Counts records, and compares those that come again by a digest of their ids: existing rows that are read again
-    may have other changes between them.
+    """Counts the confirmed records. Records that come again are compared by a digest of their ids, because existing
+    rows that are read again may have other changes between them.
     """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """A datamarker was acknowledged, or another process may have written since."""
+        """Forget all records: a datamarker was acknowledged, or another process may have written since."""
         self._number, self._ids = 0, blake2b(digest_size=_BYTES)
         self._left, self._again = 0, self._ids
 
     def add(self, records: Sequence[Record]) -> None:
-        """The store has confirmed these."""
+        """Count records that the store has confirmed."""
         self._number += len(records)
         self._ids.update(_ids(records))
 
     def begin_again(self) -> None:
-        """All records since the datamarker come again."""
+        """Expect all records since the datamarker again, after a rollback."""
         self._left, self._again = self._number, blake2b(digest_size=_BYTES)
 
     @property
     def passing(self) -> bool:
-        """Whether records are expected that came before."""
+        """Whether records that were confirmed before the rollback are still expected."""
         return self._left > 0
 
     def rest(self, records: Sequence[Record]) -> Sequence[Record] | None:
-        """The records of these that did not come before; ``None``: those that came are others."""
+        """The part of ``records`` that was not confirmed before; ``None``: the repeated records differ from before."""
         before = records[: self._left]
         self._left -= len(before)
         self._again.update(_ids(before))

@@ -1,7 +1,7 @@
-"""The records of one shard whose transaction is not complete.
+"""Buffers the records of one shard until their transaction is complete.
 
-A store that cannot roll back must not receive the beginning of a transaction that the database then rolls back. Records
-stay in memory within a budget that all shards share. Beyond it they are written to a temporary file.
+A store that cannot roll back must not receive a part of a transaction that the source database then rolls back. Records
+stay in memory within a budget that all shards share. Beyond the budget they are written to a temporary file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from wormhole.model.units import format_size
 
 __all__ = ["Budget", "Held"]
 
-_HEAD: Final = struct.Struct("<6i?")  # lengths of a record's parts, -1: there is no value; whether it is everywhere
+_HEAD: Final = struct.Struct("<6i?")  # lengths of a record's six parts, -1 without a value; ``everywhere``
 _PORTION: Final = 1 << 20
 
 
 class Budget:
-    """What the shards of one sink may hold together, in bytes: ``memory``, then ``disk``. ``folder``: where temporary
-    files are made; ``None``: the system's folder.
+    """The bytes that the shards of one sink may buffer together: first ``memory``, then ``disk``. ``folder``: the place
+    of the temporary files; ``None``: the system's folder.
     """
 
     def __init__(self, memory: int, disk: int, folder: Path | None = None) -> None:
@@ -35,12 +35,12 @@ class Budget:
         self.on_disk = 0
 
     def used(self) -> Mapping[str, int]:
-        """Bytes that are held now, by place."""
+        """The bytes that are buffered now in memory and on disk."""
         return {"memory": self.in_memory, "file": self.on_disk}
 
 
 class Held:
-    """Records in order. The file, which has no name, goes with the process."""
+    """The buffer of one shard, in order. Its file has no name, and disappears with the process."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -54,8 +54,8 @@ class Held:
 
     @property
     def overfull(self) -> bool:
-        """Whether :meth:`spill` has to be called before the next record is added: this shard holds more than is left
-        for all. So one shard takes at most half, and what the others may take does not depend on its end.
+        """Whether :meth:`spill` has to be called before the next record is added: this shard uses more memory than is
+        left for all shards. So one shard uses at most half of the memory budget.
         """
         return self._bytes > self._budget.memory - self._budget.in_memory
 
@@ -70,7 +70,7 @@ class Held:
         """Write the records in memory to the file. Blocks.
 
         Raises :class:`~wormhole.model.errors.TargetRefused` if the file would exceed the budget, or cannot be written.
-        Then nothing is held any more.
+        The buffer is empty after such an error.
         """
         parts: list[bytes] = []
         for record in self._records:
@@ -102,13 +102,13 @@ class Held:
         self._forget_memory()
 
     def take(self) -> list[Record]:
-        """All records in memory, in order. They are held no more."""
+        """Remove and return all records in memory, in order."""
         records = self._records
         self._forget_memory()
         return records
 
     def portions(self) -> Iterator[list[Record]]:
-        """All records in order, about a MiB at a time. Blocks where there is a file. They stay held."""
+        """Yield all records in order, about a MiB at a time. They stay in the buffer. Blocks if there is a file."""
         portion: list[Record] = []
         size = 0
         for record in self._all():

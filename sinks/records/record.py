@@ -12,7 +12,7 @@ __all__ = ["Envelope", "NoForm", "Record"]
 
 
 class NoForm(Fatal):
-    """The envelope has no form for one update. It is parked, or its flow halts."""
+    """The envelope cannot represent one update. The update is parked, or its flow halts."""
 
     code: str = "record-refused"
 
@@ -26,13 +26,12 @@ class NoForm(Fatal):
 class Record(NamedTuple):
     """One record.
 
-    ``id``: the same at every delivery of the same record, and that of no other record of the log: ``Update.id``, with
-    ``/1``, ``/2`` and so on behind it for further records of one update. ``update_id``: that of its update. ``table``:
-    the table's name in updates. ``key``: the document of the row's key; empty for an operation on a whole table, and
-    for a row without a key. ``value``: the document; ``None``: the store has no longer a record with this key (a
-    tombstone). ``old_key``: that of the row's key before a change of the key, if this record also stands for its end;
-    else empty. ``everywhere``: whether it is of a TRUNCATE or a range of keys, so that a store with partitions needs it
-    in each.
+    ``id``: an id that is unique in the log and the same at every delivery: ``Update.id``, followed by ``/1``, ``/2``
+    and so on for further records of one update. ``update_id``: ``Update.id``. ``table``: ``Update.table``. ``key``: the
+    document of the row's key; empty for an operation on a whole table, and for a row without a key. ``value``: the
+    document; ``None``: a tombstone, which removes the record with this key. ``old_key``: the document of the row's key
+    before a change of the key, if this record also removes the old key; otherwise empty. ``everywhere``: whether a
+    store with partitions needs the record in each partition, as for a TRUNCATE or a range of keys.
     """
 
     id: str
@@ -45,7 +44,7 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that the record takes in memory, about."""
+        """About the bytes that the record takes in memory."""
         return 200 + len(self.key) + len(self.value or b"")
 
 

@@ -1,4 +1,4 @@
-"""Receives updates, and writes the records of complete transactions."""
+"""Receives updates, and writes the records of complete transactions with the writer of a store."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ _TURN_S: Final = 12.0
 
 @dataclass(slots=True)
 class _Shard:
-    """``open``: records of the transaction that is not complete, whose id is ``transaction``. ``ready``: records of
-    complete ones. ``whole``: updates of complete ones behind them, of which no records are made.
+    """The state of one shard. ``open``: records of the incomplete transaction, whose id is ``transaction``. ``ready``:
+    records of complete transactions. ``whole``: updates of complete transactions behind ``ready``, which are written
+    without records.
 
-    ``refused``: updates whose records the store refused, by id. ``failed``: those of them that failed since, with their
-    places.
+    ``refused``: by update id, the errors of records that the store refused. ``failed``: by update id, the positions of
+    refused updates that failed when they were delivered again.
 
-    ``begin``: the place after which updates come again. ``until``: when the callback that runs begins no further write.
+    ``begin``: the position after which a rollback delivers again. ``until``: the time after which the running callback
+    begins no further write.
     """
 
     open: Held
@@ -53,14 +55,14 @@ class _Shard:
 
 
 class RecordSubscriber(Subscriber):
-    """Writes what ``envelope`` makes of each update with ``writer``. Transactions that are not complete are held within
-    ``budget``.
+    """Turns each update into records with ``envelope``, and writes them with ``writer``. Incomplete transactions are
+    buffered within ``budget``.
 
-    A record that the store refuses may be of an update that an earlier call received. So the flow is rolled back, and
-    the update fails when it is delivered again: then the SDK parks it, or halts its flow.
+    A refused record may belong to an update that an earlier call received. So the flow is rolled back, and the update
+    fails when it is delivered again. Then the SDK parks the update, or halts the flow.
 
-    Where a store is too slow for everything that one callback has to write, the flow is rolled back as well. A store
-    that keeps what it confirmed is not given that again, so that a large transaction makes progress.
+    If a store is too slow for the records of one callback, the flow is rolled back as well. Records that the store
+    confirmed and keeps are not written again, so that a large transaction makes progress.
     """
 
     def __init__(self, envelope: Envelope, writer: RecordWriter, budget: Budget) -> None:
@@ -94,7 +96,7 @@ class RecordSubscriber(Subscriber):
         await self._write(name, shard)
 
     async def on_datamarker(self, marker: Datamarker) -> None:
-        """Everything before ``marker`` is complete."""
+        """Write the remaining records before ``marker``, and wait until the store has them."""
         shard = self._begun(marker.shard)
         await self._complete(marker.shard, shard)
         await self._write(marker.shard, shard)
@@ -105,15 +107,15 @@ class RecordSubscriber(Subscriber):
         shard.confirmed.clear()
         shard.begin = marker.order
         for id_ in [id_ for id_, place in shard.failed.items() if place <= marker.order]:
-            del shard.refused[id_], shard.failed[id_]  # parked: an operator may have it delivered again
+            del shard.refused[id_], shard.failed[id_]  # the update was parked, and an operator may deliver it again
 
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
-        """Updates after ``to`` come again."""
+        """Forget the buffered records: updates after ``to`` come again."""
         self._forget(to.shard)
         await self._writer.rolled_back(to, kept=self._shard(to.shard).confirmed.passing)
 
     async def on_shard_notice(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch begins or ends."""
+        """Handle the beginning or the end of an epoch."""
         shard = self._shard(notice.shard)
         if notice.kind is NoticeKind.ASSIGNED:
             begin = None if notice.marker is None else notice.marker.order
@@ -149,7 +151,7 @@ class RecordSubscriber(Subscriber):
         shard.confirmed.begin_again()
 
     def _continued(self, update: Update) -> None:
-        """More updates came of the transaction that is held, ``update`` first."""
+        """Note that the incomplete transaction continues with ``update``. Does nothing here."""
 
     async def _add(self, shard: _Shard, updates: Sequence[Update]) -> None:
         if shard.open:
@@ -164,7 +166,8 @@ class RecordSubscriber(Subscriber):
                 await in_thread(shard.open.spill)
 
     async def _complete(self, name: str, shard: _Shard) -> None:
-        """The transaction that is held is complete. What a file holds is written now, the rest with its batch."""
+        """Handle the end of the buffered transaction. Records in a file are written now, and all others with the
+        batch."""
         if not shard.open:
             return
         if shard.whole or shard.open.in_file:
@@ -178,7 +181,7 @@ class RecordSubscriber(Subscriber):
         shard.open.clear()
 
     async def _write(self, name: str, shard: _Shard) -> None:
-        """Write what is complete: first the records, then the updates that have none."""
+        """Write complete transactions: first ``ready``, then ``whole``."""
         if shard.ready:
             await self._send(name, shard, shard.ready)
             shard.ready = []
@@ -208,7 +211,7 @@ class RecordSubscriber(Subscriber):
         if now >= shard.until:
             raise TargetUnavailable("the store takes records slowly: the others follow in another attempt")
         if shard.until == math.inf:
-            shard.until = now + _TURN_S  # a callback that writes nothing would make no progress
+            shard.until = now + _TURN_S  # so that the next callback writes something, and the flow makes progress
 
     async def _write_part(self, name: str, shard: _Shard, part: Sequence[Record] | Packed) -> None:
         try:
@@ -227,7 +230,7 @@ class RecordSubscriber(Subscriber):
         except OSError as error:
             raise TargetUnavailable(f"the store failed: {type(error).__name__}", hint="see the store's log") from error
         except Exception as error:
-            # The SDK would park the update that it delivers now, which need not be the one whose record failed.
+            # After another exception the SDK would park the update that it delivers now, although another one failed.
             raise TargetRefused(
                 f"the writer of records failed: {type(error).__name__}", hint="report it with the traceback in the log"
             ) from error
@@ -242,7 +245,7 @@ def _next(portions: Iterator[list[Record]]) -> list[Record] | None:
 
 
 def _portions(items: Sequence[_Item], writer: RecordWriter) -> Iterator[Sequence[_Item]]:
-    """The items in order, as many at a time as the writer takes by then. A larger one is alone."""
+    """Divide the items, in order, into portions that the writer takes. An item that is too large is alone."""
     begin = size = 0
     for at, item in enumerate(items):
         more = item.size
@@ -262,6 +265,7 @@ def _raise_refused(shard: _Shard, updates: Sequence[Update]) -> None:
 
 
 def _others(shard: _Shard) -> TargetUnavailable:
-    """An update was parked or skipped since, or existing rows were read again."""
+    """The error for repeated records that differ from before: an update was parked or skipped, or existing rows were
+    read again."""
     shard.confirmed.clear()
     return TargetUnavailable("the records that come again are others: all since the datamarker are written again")

@@ -1,4 +1,4 @@
-"""Calls that block."""
+"""Runs blocking calls in threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Ts = TypeVarTuple("_Ts")
 
 
 async def in_thread(function: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
-    """The result of ``function``, which blocks.
+    """Run ``function``, which blocks, in a thread. Returns its result.
 
-    A thread cannot be cancelled, and may still use what is used next: cancellation waits for its end.
+    A thread cannot be cancelled, and the next call may use the same objects. So a cancellation waits for the thread.
     """
     call = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:

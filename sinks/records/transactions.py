@@ -1,4 +1,4 @@
-"""The updates of a batch by their transactions. Pure."""
+"""Groups the updates of a batch by their transactions. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["Run", "runs", "transactions"]
 
 
 class Run(NamedTuple):
-    """Updates of one transaction and one schema that follow one another in their batch. ``tx``: the ordinal among the
-    batch's transactions; ``ordinal``: the ordinal of the first update in the batch.
+    """Consecutive updates of one transaction and one schema in a batch. ``tx``: the index of the transaction in the
+    batch; ``ordinal``: the index of the first of these updates in the batch.
     """
 
     begin: int
@@ -38,7 +38,7 @@ def runs(updates: Sequence[Update]) -> Iterator[Run]:
 
 
 def transactions(updates: Sequence[Update]) -> Iterator[Sequence[Update]]:
-    """All updates, in order: those of one transaction each time."""
+    """All updates in order, grouped by transaction."""
     begin, of = 0, None
     for run in runs(updates):
         if of is not None and (of.batch is not run.batch or of.tx != run.tx):

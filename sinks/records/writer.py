@@ -1,4 +1,4 @@
-"""The port of a store that takes records: what each kind of store implements."""
+"""The port of a store that takes records: the interface that each such kind of store implements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ __all__ = ["Packed", "RecordRefused", "RecordWriter"]
 
 
 class RecordRefused(Fatal):
-    """The store refuses one record for its content: its size, its name, its form. The update is parked, or its flow
-    halts.
-    """
+    """The store refuses one record for its content (size, name or form). The update is parked, or its flow halts."""
 
     code: str = "record-refused"
 
@@ -41,9 +39,9 @@ class RecordWriter(ABC):
     Every method raises :class:`~wormhole.model.errors.TargetUnavailable` while the store cannot be used, and
     :class:`~wormhole.model.errors.TargetRefused` for what only an operator can change.
 
-    ``most`` and ``most_bytes``: records, and about how many bytes, of one call of :meth:`write`, which may take 15
-    seconds. ``keeps``: whether a record that was confirmed stays, also when its flow is rolled back. ``aborts``:
-    whether :meth:`rolled_back` undoes what was written since the last datamarker. Then records are written before their
+    ``most`` and ``most_bytes``: the most records, and about the most bytes, of one call of :meth:`write`, which may
+    take 15 seconds. ``keeps``: whether a confirmed record stays when its flow is rolled back. ``aborts``: whether
+    :meth:`rolled_back` undoes all writes since the last datamarker, so that records may be written before their
     transaction is complete.
     """
 
@@ -53,38 +51,38 @@ class RecordWriter(ABC):
     aborts: bool = False
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
-        """An epoch of a shard begins. Returns the datamarker that the store holds of it, if it holds datamarkers."""
+        """Begin an epoch of a shard. Returns the shard's datamarker in the store, or ``None`` if the store has none."""
         return None
 
     @abstractmethod
     async def write(self, shard: str, records: Sequence[Record]) -> None:
-        """Write the records in order, and return when the store has confirmed all of them. They are of whole
-        transactions, or a piece of one that follows the pieces before it.
+        """Write the records in order, and return when the store has confirmed all of them. They belong to whole
+        transactions, or are the next piece of one transaction.
 
         After an exception any of them may have been written, and all are written again. Raises :class:`RecordRefused`
         for a record that the store will never take.
         """
 
     def packed(self, shard: str, updates: Sequence[Update]) -> Packed | None:
-        """Updates of whole transactions without a record of each, which is faster; ``None``: their records are written.
-        Raises what the envelope raises for an update without a record.
+        """Pack updates of whole transactions without making records, which is faster; ``None``: records are needed.
+        Raises the errors of the envelope.
         """
         return None
 
     async def write_packed(self, shard: str, packed: Packed) -> None:
-        """Write what :meth:`packed` returned. It may be confirmed later, before :meth:`marked` returns."""
+        """Write packed updates. The store may confirm them later, but before :meth:`marked` returns."""
         raise NotImplementedError
 
     async def marked(self, marker: Datamarker) -> None:
-        """Everything of ``marker.shard`` before ``marker`` was written. It is acknowledged when this returns."""
+        """Make all writes of ``marker.shard`` before ``marker`` durable. It is acknowledged when this returns."""
         return
 
     async def rolled_back(self, to: Datamarker, *, kept: bool) -> None:
-        """The records after ``to`` will be written again, except those of updates that are parked or skipped.
-        ``kept``: confirmed records are left out.
+        """Prepare for a repetition of the records after ``to``, except records of updates that are parked or skipped.
+        ``kept``: confirmed records are not repeated.
         """
         return
 
     async def revoked(self, shard: str) -> None:
-        """The epoch of a shard is over. Does not raise."""
+        """End the epoch of a shard. Does not raise."""
         return

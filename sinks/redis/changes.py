@@ -1,4 +1,4 @@
-"""What the sink of whole rows makes of an update. Pure."""
+"""Turns updates into changes of rows, for the mode that keeps whole rows in Redis. Pure."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ __all__ = ["GONE", "PART", "RANGE", "ROW", "TABLE", "Columns", "RowChange", "Row
 ROW: Final = "row"
 """``document``: all columns."""
 PART: Final = "part"
-"""``document``: the columns that are known. The others are those of the row ``base``."""
+"""``document``: the known columns. All other columns are taken from the row ``base``."""
 GONE: Final = "gone"
 RANGE: Final = "range"
-"""The rows of the table from ``base`` on and before ``document`` are gone; both without the table's prefix."""
+"""The rows from the key ``base`` (inclusive) to the key ``document`` (exclusive) are deleted. Both keys are without the
+table's prefix."""
 TABLE: Final = "table"
-"""All rows of the table are gone."""
+"""All rows of the table are deleted."""
 
 _ROWS: Final = frozenset({Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ})
 """The operations on one row."""
 
 
 class Columns(NamedTuple):
-    """Rows of one table, an entry for each. ``documents``: empty for a row that is gone. ``types``: the types of every
-    key.
+    """Rows of one table, column by column. ``documents``: a document for each row, empty for a deleted row. ``types``:
+    the types of the key's values, the same for all rows.
     """
 
     keys: Sequence[bytes]
@@ -42,8 +43,8 @@ class Columns(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """The value of a record. ``version``: without its era. ``types``: the types of the key. ``base``: empty if it is
-    the key.
+    """A change of one row: the value of a record. ``version``: the version without its era. ``types``: the types of the
+    key's values. ``base``: empty if it is the key.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class RowChange(NamedTuple):
     document: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The form that is held."""
+        """The bytes in the buffer of an incomplete transaction."""
         head = f"{self.kind} {self.version} {self.generation} {self.types} {self.base.hex()}\n"
         return head.encode() + self.document
 
@@ -67,7 +68,7 @@ class RowChange(NamedTuple):
 
 
 class RowEnvelope:
-    """Makes records whose ``key`` is that of Redis, and whose ``value`` is a :class:`RowChange`."""
+    """Makes records whose ``key`` is a key of Redis, and whose ``value`` is a :class:`RowChange`."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -75,14 +76,14 @@ class RowEnvelope:
         self._place = place(*self._at)
 
     def records(self, update: Update) -> Sequence[Record]:
-        """One record, or two of a row whose key changed. Raises :class:`~sinks.records.record.NoForm` for an update
+        """One record, or two if the row's key changed. Raises :class:`~sinks.records.record.NoForm` for an update
         without the row's values, and :class:`~sinks.redis.keys.NoKey`.
         """
         id_, table, op = update.id, update.table, update.op
         of = READ if op is Op.READ else UNFINISHED if update.in_unfinished else CHANGE
         version, generation = self._place_of(update.position, of) + digits(update.index), update.generation
         if op is Op.TRUNCATE:
-            self._keys.prefix(update.shard, table)  # a table whose rows have no key is refused here too
+            self._keys.prefix(update.shard, table)  # raises for a table whose keys could be the sink's own
             return [Record(id_, id_, table, b"", RowChange(TABLE, version, generation, "").to_bytes())]
         key, types = self._keys.key(update.shard, update.table, update.key), types_of(update.key)
         if op is Op.DELETE_RANGE:
@@ -110,7 +111,7 @@ class RowEnvelope:
         return [record, *self._former(update, RowChange(GONE, version, generation, types))]
 
     def columns(self, era: str, run: Run, updates: Sequence[Update]) -> Columns | None:
-        """The rows of a run; ``None`` if one of them needs a record. ``era``: before each version."""
+        """The rows of a run; ``None`` if one of them needs a record. ``era``: the prefix of each version."""
         first, body = updates[0], run.batch.body
         reads = first.op is Op.READ
         at = (era + self._place_of(first.position, READ if reads else CHANGE)).encode()
@@ -119,7 +120,7 @@ class RowEnvelope:
         keys = [update.key for update in updates]
         types = [set(map(type, column)) for column in zip(*keys, strict=True)]
         if any(len(found) != 1 for found in types):
-            return None  # also of a table without a key
+            return None  # an update that needs a record, or a table without a key
         names = [column.name for column in first.schema.key]
         documents = []
         for update, key in zip(updates, keys, strict=True):
@@ -152,7 +153,7 @@ class RowEnvelope:
         return b"" if update.old_key is None else self._keys.key(update.shard, update.table, update.old_key)
 
     def _former(self, update: Update, gone: RowChange) -> list[Record]:
-        """The row with the key before the change."""
+        """The record that removes the row under its key before the change."""
         if update.old_key is None:
             return []
         key, change = (

@@ -1,4 +1,4 @@
-"""What an answer of the server means for a sink."""
+"""Turns an error of the Redis server into an error of the port: the sink retries, or an operator has to act."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["target_error"]
 
 
 class _Meaning(NamedTuple):
-    """``code``: the code of the problem; empty: it passes by itself, or the operator's change is noticed by the next
-    try.
+    """The meaning of an error. ``code``: the code of a problem after which the flow halts; empty: the sink tries again,
+    until the error passes or an operator has corrected its cause.
     """
 
     what: str
@@ -61,8 +61,8 @@ _LOGIN: Final = _Meaning("refuses the login", "correct the account in the URL, o
 
 
 def target_error(where: str, error: RedisError | OSError) -> TargetUnavailable | TargetRefused:
-    """The error of the port: refused where the same command cannot succeed before an operator has changed something,
-    and unavailable otherwise. It has the server's sentence without the arguments of the command.
+    """The error of the port: refused if the flow has to halt for an operator, or else unavailable. Its message has the
+    server's message without the arguments of the command.
     """
     verified = error.__cause__ or error.__context__
     if isinstance(verified, ssl.SSLCertVerificationError):

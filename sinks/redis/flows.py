@@ -1,8 +1,8 @@
-"""The record of each flow in the store: its epoch, a version that rises with each write, and its datamarker.
+"""Stores a record of each flow in Redis: its epoch, a version that rises with each write, and its datamarker.
 
 Every write of a flow raises the version of its record, in the same script or after its other commands. The server
-accepts the write only if the record has the version that the flow knows. So a process that lost the shard writes
-nothing any more. A server may lose its last writes, because it was restored, restarted or replaced by a replica. This
+accepts the write only if the record has the version that the flow knows. So a process that lost the shard cannot write
+any more. A server may lose its last writes, because it was restored, restarted or replaced by a replica. This
 is noticed before the next datamarker is acknowledged. The flow is then assigned again, and continues from the
 datamarker that the server still has.
 """
@@ -34,13 +34,13 @@ _FIELDS: Final = ("epoch", "version", "move", "marker", "form", "era", "incarnat
 
 
 class Evicted(NamedTuple):
-    """How many keys a process of a server has removed because its memory was full."""
+    """The number of keys that one run of a server has evicted because its memory was full."""
 
     server: str
     number: int
 
     def since(self, before: bytes | None) -> bool:
-        """Whether keys were removed since another look, in its stored form."""
+        """Whether keys were evicted since the earlier number ``before``, in its stored form."""
         server, _, number = (before or self.stored).partition(b" ")
         return self.number > (int(number) if server == self.server.encode() and number.isdigit() else 0)
 
@@ -52,8 +52,8 @@ class Evicted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script that begins with :data:`CHECK`, stores ``ARGV[3]`` as the version, and returns 1. ``keys`` come after
-    the flow's record, ``arguments`` after the new version.
+    """A script that begins with :data:`CHECK`, stores ``ARGV[3]`` as the version, and returns 1. ``keys``: the keys
+    after the key of the flow's record; ``arguments``: the arguments after the new version.
     """
 
     text: str
@@ -63,8 +63,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The stored record of a flow. ``era``: rises when the incarnation of the datamarker falls, because the publisher
-    lost the histories of the log; ``incarnation``: that of the last datamarker.
+    """The stored record of a flow. ``era``: a number that rises when the datamarker's incarnation falls, because the
+    publisher lost its history of the log; ``incarnation``: the incarnation of the last datamarker.
     """
 
     row: MarkerRow
@@ -78,22 +78,22 @@ class _Flow:
 
 
 class FlowRecords:
-    """The records of the flows of one process. ``form``: the form of what the sink stores. ``whole``: whether the store
-    holds every row, so that a flow that has advanced may not begin with an empty one.
+    """The records of the flows of one process. ``form``: identifies the form of the stored keys and values. ``whole``:
+    whether the store holds every row, so that a flow that has advanced must not begin with an empty store.
     """
 
     def __init__(self, store: Store, form: str, *, whole: bool) -> None:
         self._store = store
         self._form = form
         self._whole = whole
-        self._flows: dict[str, tuple[str, _Flow]] = {}  # the key of the record, and what was stored last
+        self._flows: dict[str, tuple[str, _Flow]] = {}  # by shard the key of its record, and the record stored last
         self._confirmed: dict[str, tuple[int, int]] = {}  # by shard the last epoch and version that the server had
-        self._evicted: dict[str, bytes] = {}  # by shard what was known when its epoch began
-        self._sent: dict[str, Sent] = {}  # by shard what is not confirmed yet
+        self._evicted: dict[str, bytes] = {}  # by shard the evicted keys when its epoch began
+        self._sent: dict[str, Sent] = {}  # by shard the commands that are not confirmed yet
 
     async def assigned(self, notice: ShardNotice, evicted: Evicted | None = None) -> KeptMarker | None:
-        """An epoch begins. Returns the stored datamarker, at which delivery begins; ``None``: it begins at the
-        publisher's datamarker. ``evicted``: shows whether the server has removed rows.
+        """Begin an epoch. Returns the stored datamarker, at which delivery begins; ``None``: delivery begins at the
+        publisher's datamarker. ``evicted``: the number of keys that the server has evicted so far.
 
         Raises :class:`~wormhole.model.errors.EpochRefused` if the shard has been in a later epoch.
         """
@@ -140,7 +140,7 @@ class FlowRecords:
             )
 
     def era(self, shard: str) -> int:
-        """The era of what is written now."""
+        """The era of values that are written now."""
         return self._flows[shard][1].era
 
     def marker(self, shard: str) -> Datamarker:
@@ -148,8 +148,8 @@ class FlowRecords:
         return self._flows[shard][1].row.datamarker
 
     async def run(self, shard: str, scripts: Sequence[Script], *commands: Command) -> None:
-        """Send the commands and then the scripts, each of which raises the version, when what was sent before is
-        confirmed. So the server works while the next portion is made.
+        """Wait until the commands that were sent before are confirmed. Then send the commands and the scripts, each of
+        which raises the version. So the server works while the sink prepares the next portion.
         """
         key, flow = self._flows[shard]
         epoch, version = flow.row.epoch, flow.row.version
@@ -178,7 +178,7 @@ class FlowRecords:
         await self.confirmed(marker.shard)
         key, flow = self._flows[marker.shard]
         if flow.row.marker == marker_to_bytes(marker):
-            # An idle flow offers the same one again. The server may have been set back meanwhile.
+            # An idle flow offers the same datamarker again. The server may have been set back meanwhile.
             (found,) = await self._store.run(("HMGET", key, "epoch", "version"))
             if found != [b"%d" % flow.row.epoch, b"%d" % flow.row.version]:
                 raise self._lost(key, flow)
@@ -200,13 +200,13 @@ class FlowRecords:
         await self._drop(shard)
 
     async def _drop(self, shard: str) -> None:
-        """Forget what was sent. The server may still execute it, unless the record has changed by then."""
+        """Forget the sent commands. The server may still execute them, unless the record changes first."""
         if (sent := self._sent.pop(shard, None)) is not None:
             await self._store.drop(sent)
 
     async def _replace(self, shard: str, key: str, before: _Flow | None, after: _Flow) -> None:
-        """Store ``after`` if the record is still ``before``. If this is cancelled, the record may be either. A write
-        that expects the wrong one is refused.
+        """Store ``after`` if the record is still ``before``. After a cancellation the record may be either, and the
+        server refuses a write that expects the wrong one.
         """
         row = after.row
         expected = ("", "") if before is None else (before.row.epoch, before.row.version)
@@ -231,7 +231,7 @@ class FlowRecords:
         try:
             epoch, version, move, era, incarnation = (int(found[at] or b"") for at in (0, 1, 2, 5, 6))
             marker = found[3] or b""
-            if marker:  # or the store was empty, and is not filled yet
+            if marker:  # an empty marker: the store was empty, and is not filled yet
                 marker_from_bytes(marker)
         except (ValueError, ProtocolError):
             raise TargetRefused(

@@ -27,15 +27,15 @@ _SCANNED: Final = 5000  # keys that one SCAN looks at: about a millisecond of th
 
 
 class ChangedKeys:
-    """Makes a record of each key that is to be removed: ``key`` is that of Redis. A record of a whole table has none,
-    and the prefix of the table's keys as ``value``.
+    """Makes a record of each key that has to be removed. ``key``: the key in Redis. For a whole table ``key`` is empty,
+    and ``value`` is the prefix of the table's keys.
     """
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
     def records(self, update: Update) -> Sequence[Record]:
-        """One record, or two of a row whose key changed."""
+        """One record, or two records if the row's key changed."""
         id_, table = update.id, update.table
         if update.op in _WHOLE_TABLE:
             return [Record(id_, id_, table, b"", self._keys.prefix(update.shard, table))]
@@ -47,15 +47,15 @@ class ChangedKeys:
 
 
 class KeyRemover(RecordWriter):
-    """Removes the keys of records. The order is of no account: a key that is removed twice is read twice."""
+    """Removes the keys of records. The order does not matter: after a repeated removal the row is only read again."""
 
     def __init__(self, keys: Keys, store: Store, form: str) -> None:
         self._keys = keys
         self._store = store
-        # An empty store is an empty cache, which holds nothing that is out of date.
+        # The store may be empty, because an empty cache contains no outdated value.
         self._flows = FlowRecords(store, form, whole=False)
         self._sweeps = Sweeps(store)
-        self._free: set[bytes] = set()  # beginnings of keys that no sink of whole rows has
+        self._free: set[bytes] = set()  # prefixes of keys under which no sink keeps whole rows
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         self._free.clear()
@@ -111,7 +111,7 @@ class KeyRemover(RecordWriter):
         await self._flows.run(shard, [Script(RAISE)], *_unlinks(keys))
 
     async def remove_table(self, shard: str, prefix: bytes, why: str) -> None:
-        """Remove every key of a table. ``why``: an id of the reason."""
+        """Remove every key of a table. ``why``: an id of the reason, the same when the removal is repeated."""
         pattern = pattern_of(prefix)
         async for found in self._sweeps.portions(
             shard,
@@ -123,8 +123,8 @@ class KeyRemover(RecordWriter):
 
 
 class InvalidatingSubscriber(RecordSubscriber):
-    """The keys of a transaction are removed when it is complete: before that an application would read the old rows
-    again.
+    """Removes the keys of a transaction when the transaction is complete. Earlier, an application could read the old
+    rows into the cache again.
     """
 
     def __init__(self, keys: Keys, store: Store, form: str, budget: Budget) -> None:
@@ -133,7 +133,7 @@ class InvalidatingSubscriber(RecordSubscriber):
         super().__init__(ChangedKeys(keys), self._remover, budget)
 
     async def on_scan_end(self, end: ScanEnd) -> None:
-        """Rows that the table does not have any more may still have keys."""
+        """Remove every key of the table, because keys of deleted rows may be left."""
         prefix = self._keys.prefix(end.shard, end.table)
         await self._remover.remove_table(end.shard, prefix, f"generation {end.generation}")
 

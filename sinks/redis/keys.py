@@ -1,4 +1,4 @@
-"""The key of a row in Redis, by a template. Pure.
+"""Builds the key of a row in Redis from a template. Pure.
 
 Parts of a key are joined with ``:``. In each part ``%`` and ``:`` are escaped as ``%25`` and ``%3A``, so that two rows
 of one table never share a key.
@@ -20,7 +20,7 @@ __all__ = ["OWNERS", "Keys", "NoKey", "check_template", "pattern_of", "types_of"
 
 _OWN: Final = b"wormhole:"
 OWNERS: Final = "wormhole:owners"
-"""The hash of the beginnings of all keys of rows that sinks keep, with what they are of."""
+"""The Redis hash from the prefixes of the keys under which sinks keep rows to the tables of these rows."""
 _FIELDS: Final = {"log", "table"}
 _LETTERS: Final = {bool: "o", int: "i", str: "t", bytes: "b", Decimal: "d", float: "f"}
 _FROM_PART: Final[Mapping[str, Callable[[bytes], Value]]] = {
@@ -35,13 +35,13 @@ _GLOB: Final = re.compile(rb"([*?\[\]\\])")
 
 
 class NoKey(Fatal):
-    """An update of a row that no key can be made for. It is parked, or its flow halts."""
+    """No key can be made for the row of an update. The update is parked, or its flow halts."""
 
     code: str = "record-refused"
 
 
 def check_template(template: str) -> str:
-    """Return a template that can be used. Raises ``ValueError``."""
+    """Check a template, and return it. Raises ``ValueError``."""
     try:
         fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(template)]
     except ValueError:
@@ -61,7 +61,7 @@ def check_template(template: str) -> str:
 
 
 class Keys:
-    """``template``: the template of all tables but those of ``tables``."""
+    """Builds keys. ``tables``: the templates of single tables; ``template``: the template of all others."""
 
     def __init__(self, template: str, tables: Mapping[str, str]) -> None:
         self._template = template
@@ -69,7 +69,7 @@ class Keys:
         self._prefixes: dict[tuple[str, str], bytes] = {}
 
     def prefix(self, shard: str, table: str) -> bytes:
-        """What every key of a table begins with. Raises :class:`NoKey` if the sink's own keys may."""
+        """The prefix of every key of a table. Raises :class:`NoKey` if the sink's own keys could begin with it."""
         found = self._prefixes.get((shard, table))
         if found is None:
             template = self._tables.get(table, self._template)
@@ -93,7 +93,7 @@ class Keys:
         return self.prefix(shard, table) + b":".join([_part(table, value) for value in values])
 
     def keys(self, shard: str, table: str, rows: Sequence[Key]) -> list[bytes]:
-        """As :meth:`key`, of rows of one table."""
+        """The keys of several rows of one table, as :meth:`key` makes them."""
         if not rows:
             return []
         prefix = self.prefix(shard, table)
@@ -103,12 +103,12 @@ class Keys:
 
 
 def types_of(values: Key) -> str:
-    """A letter for the type of each value of a key that :meth:`Keys.key` takes, for :func:`values_of`."""
+    """One letter for the type of each value of a key, from which :func:`values_of` restores the values."""
     return "".join([_LETTERS[type(value)] for value in values])
 
 
 def values_of(parts: bytes, types: str) -> Key:
-    """The values of a key, from what follows the prefix."""
+    """The values of a key. ``parts``: the text after the prefix; ``types``: see :func:`types_of`."""
     return tuple(
         _FROM_PART[letter](part.replace(b"%3A", b":").replace(b"%25", b"%"))
         for letter, part in zip(types, parts.split(b":"), strict=True)
@@ -116,7 +116,7 @@ def values_of(parts: bytes, types: str) -> Key:
 
 
 def pattern_of(prefix: bytes) -> bytes:
-    """The pattern of Redis for every key that begins with ``prefix``."""
+    """The pattern, in the syntax of Redis, of every key that begins with ``prefix``."""
     return _GLOB.sub(rb"\\\1", prefix) + b"*"
 
 
@@ -131,7 +131,7 @@ def _part(table: str, value: Value) -> bytes:
         case bytes():
             return _escaped(value)
         case Decimal():
-            # Equal numbers may be written with different digits behind the point.
+            # Equal numbers may have different numbers of zeros after the decimal point.
             return _escaped_text(f"{value.normalize() + 0:f}" if value.is_finite() else str(value)).encode()
         case float():
             return repr(value + 0.0).encode()

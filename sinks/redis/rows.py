@@ -29,16 +29,16 @@ from wormhole.model.values import Op
 
 __all__ = ["RowSubscriber", "RowWriter", "evicting"]
 
-_LOOK_S: Final = 5.0  # between two looks at the server's memory
-_SCANNED: Final = 2000  # entries that one HSCAN returns, about
+_LOOK_S: Final = 5.0  # seconds between two checks of the server's memory
+_SCANNED: Final = 2000  # about the number of entries that one HSCAN returns
 _State = tuple[Entry, bytes]
-"""What is known of a row, and its document; ``b""``: it is gone."""
+"""The entry and the document of a row; ``b""``: the row is deleted."""
 Folded = dict[bytes, _State]
-"""By key the newest state of each row of a portion."""
+"""The newest state of each row of a portion, by key."""
 
 
 class RowWriter(RecordWriter):
-    """Writes rows. ``keep``: seconds for which it is remembered that a row is gone."""
+    """Writes rows. ``keep``: seconds for which the tombstone of a deleted row is kept."""
 
     def __init__(self, store: Store, keys: Keys, form: str, keep: float) -> None:
         self._store = store
@@ -48,12 +48,12 @@ class RowWriter(RecordWriter):
         self._keep = int(keep * 1000)
         self._owners: dict[str, str] = {}  # dataset and application, by shard
         self.ends: dict[str, dict[str, str]] = {}
-        """By shard the transactions that came in pieces and are written now, and their places, which their first pieces
-        did not have.
+        """By shard the transactions that came in pieces and are written now, with their positions, which are known only
+        since the last piece.
         """
         self._sweeps = Sweeps(store)
-        self._looked: dict[str, float] = {}  # by shard when the server's memory was looked at
-        self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys are known to be of no other table
+        self._looked: dict[str, float] = {}  # by shard the time of the last check of the server's memory
+        self._owned: set[tuple[str, str]] = set()  # shards and tables whose keys no other table can have
 
     async def assigned(self, notice: ShardNotice) -> KeptMarker | None:
         self._sweeps.assigned(notice)
@@ -98,7 +98,7 @@ class RowWriter(RecordWriter):
             await self._run(shard, table, groups)
 
     async def remove(self, shard: str, table: str, keys: Iterable[bytes]) -> None:
-        """Rows with these keys do not exist at the flow's datamarker."""
+        """Remove rows with these keys, which do not exist in the source at the flow's datamarker."""
         index, names = self._index(shard, table), list(keys)
         if not names:
             return
@@ -107,7 +107,7 @@ class RowWriter(RecordWriter):
         await self._remove(shard, table, known, self._now(shard))
 
     async def remove_older(self, end: ScanEnd) -> None:
-        """Remove the rows of the shard that the generation has not."""
+        """Remove the rows of the table and shard that were not received in this generation."""
         kept = {self._keys.key(end.shard, end.table, key) for key in end.except_keys}
         async for found in self._entries(end.shard, end.table, f"generation {end.generation}"):
             old = {
@@ -126,7 +126,7 @@ class RowWriter(RecordWriter):
                     yield values_of(key[after:], entry.types)
 
     async def documents(self, shard: str, table: str, keys: Sequence[Key]) -> list[dict[str, Any] | None]:
-        """The documents of rows; ``None``: there is none, or something else."""
+        """The documents of rows; ``None`` for a row whose key has no document."""
         (found,) = await self._read(shard, ("MGET", *(self._keys.key(shard, table, key) for key in keys)))
         return [_document(data) for data in found]
 
@@ -164,7 +164,7 @@ class RowWriter(RecordWriter):
     def _fold(self, shard: str, key: bytes, change: RowChange, version: str, folded: Folded, stored: Folded) -> None:
         value = b"" if change.kind == GONE else change.document
         if change.kind == PART:
-            # Without the rest of the row there is no document. The next backfill or repair writes it.
+            # Without the other columns there is no document. The next backfill or repair writes the row.
             rest = _rest(key, change.base or key, version, ChainMap(folded, stored))
             value = b"" if rest is None else dump(rest | json.loads(value)).encode()
         folded[key] = Entry(version, bool(value), change.generation, change.types, shard), value
@@ -198,7 +198,7 @@ class RowWriter(RecordWriter):
             await self._flows.run(shard, found)
 
     async def _read(self, shard: str, *commands: Command) -> list[Any]:
-        """Answers to commands behind everything that was written."""
+        """The answers to commands that the server executes after all earlier writes."""
         await self._flows.confirmed(shard)
         return await self._store.run(*commands)
 
@@ -223,8 +223,8 @@ class RowWriter(RecordWriter):
             await self._remove(shard, table, within, version)
 
     async def _remove(self, shard: str, table: str, rows: Mapping[bytes, bytes], version: str | None) -> None:
-        """Remove rows, by their keys and entries. ``version``: the version of the tombstones; ``None``: without
-        them.
+        """Remove rows, by their keys and entries. ``version``: the version of their tombstones; ``None``: no tombstones
+        are made.
         """
         removals = [
             (key, data, None if version is None else Entry.from_bytes(data)._replace(version=version, there=False))
@@ -236,8 +236,8 @@ class RowWriter(RecordWriter):
     async def _entries(
         self, shard: str, table: str, why: str | None
     ) -> AsyncIterator[dict[bytes, tuple[bytes, Entry]]]:
-        """The entries of the table, in portions, as they are stored and as they are read. Some may come twice. ``why``:
-        an id of the reason, of a sweep that may take several callbacks; ``None``: what is read is used meanwhile.
+        """The entries of the table in portions, each in its stored and its parsed form. An entry may come twice.
+        ``why``: an id of the reason, for a sweep that may take several callbacks; ``None``: it ends within this one.
         """
         name = self._index(shard, table)[0]
 
@@ -249,7 +249,7 @@ class RowWriter(RecordWriter):
             yield {key: (data, Entry.from_bytes(data)) for key, data in found.items() if key}
 
     def _now(self, shard: str) -> str:
-        """The version of what was found out at the flow's datamarker."""
+        """The version for changes that are derived at the flow's datamarker."""
         return digits(self._flows.era(shard)) + place(self._flows.marker(shard).order, READ)
 
     def _index(self, shard: str, table: str) -> tuple[str, str]:
@@ -258,8 +258,8 @@ class RowWriter(RecordWriter):
     # --- what has to be so ---
 
     async def _evicted(self) -> Evicted:
-        """How many keys the server has removed. Raises :class:`~wormhole.model.errors.TargetRefused` if it may remove
-        more.
+        """The number of keys that the server has evicted. Raises :class:`~wormhole.model.errors.TargetRefused` if its
+        policy allows evictions.
         """
         (info,) = await self._store.run(("INFO",))
         if (policy := evicting(info)) is not None:
@@ -288,7 +288,7 @@ class RowWriter(RecordWriter):
 
 
 class RowSubscriber(RecordSubscriber):
-    """Rows of a transaction are written when it is complete."""
+    """Receives updates, and writes the rows of a transaction when the transaction is complete."""
 
     def __init__(self, keys: Keys, writer: RowWriter, budget: Budget) -> None:
         super().__init__(RowEnvelope(keys), writer, budget)
@@ -302,16 +302,16 @@ class RowSubscriber(RecordSubscriber):
         await super().on_updates(batch)
 
     def _continued(self, update: Update) -> None:
-        """Note where a transaction ends that comes in pieces."""
+        """Note the position of a transaction that comes in pieces."""
         if not update.in_unfinished and update.op is not Op.READ:
             self._rows.ends[update.shard][update.transaction.id] = place(update.position, CHANGE)
 
     async def on_schema(self, change: SchemaChange) -> None:
-        """The types of columns are needed to compare values."""
+        """Remember the types of columns, which are needed to compare values."""
         self._schemas[change.table] = {column.name: column.type for column in change.new.columns}
 
     async def on_range(self, keys: KeyRange) -> None:
-        """Rows with single keys do not exist any more. Those of ranges are removed at the end of the table."""
+        """Remove rows with single keys, which no longer exist. Rows of ranges are removed at the end of the table."""
         await self._rows.remove(
             keys.shard,
             keys.table,
@@ -319,7 +319,7 @@ class RowSubscriber(RecordSubscriber):
         )
 
     async def on_scan_end(self, end: ScanEnd) -> None:
-        """Every existing row of the table was written."""
+        """Remove older rows of the table, because every existing row was written."""
         await self._rows.remove_older(end)
 
     async def on_verify(self, table: str, shard: str, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, Value]]:
@@ -339,14 +339,14 @@ class RowSubscriber(RecordSubscriber):
 
 
 def evicting(info: Mapping[str, Any]) -> str | None:
-    """The policy by which a server removes keys by itself; ``None``: it does not."""
+    """The policy by which a server evicts keys; ``None``: the server evicts no keys."""
     policy = str(info.get("maxmemory_policy", "noeviction"))
     return policy if info.get("maxmemory") and policy != "noeviction" else None
 
 
 def _rest(key: bytes, base: bytes, version: str, known: Mapping[bytes, _State]) -> dict[str, Any] | None:
-    """The row before a change without all columns, by the states ``known``: that of ``base``. Where that is gone, the
-    change is repeated, and its row is here already. A later life of ``base`` is not taken.
+    """The row before a change that lacks columns, from the states ``known``: the row ``base``. If that row is deleted,
+    the change is a repetition, and the row ``key`` is used. A newer row under ``base`` is not used.
     """
     for name in (base, key):
         entry, document = known.get(name, (None, b""))
@@ -361,5 +361,5 @@ def _document(data: bytes | None) -> dict[str, Any] | None:
     try:
         found = json.loads(data or b"null")
     except ValueError:
-        return None  # changed by hand
+        return None  # another program changed the value
     return found if isinstance(found, dict) else None

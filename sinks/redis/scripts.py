@@ -1,9 +1,9 @@
-"""The scripts that change rows and what is known of them.
+"""The Lua scripts that change rows in Redis, and the hash with the version of each row.
 
-The rows of a table of one log have an entry each in a hash (:func:`index_of`), by their keys: :class:`Entry`. The entry
-of a row that is gone, a tombstone, stays for a while, so that an older value cannot come back: a sorted set has its key
-with the time at which it may be forgotten. The entry of the empty key is the version of the table's last TRUNCATE:
-older values are not taken.
+Each row of a table has an :class:`Entry`, under its key, in a hash for the log and table (:func:`index_of`). The entry
+of a deleted row, a tombstone, stays for a while, so that an older value cannot come back. A sorted set has the time at
+which each tombstone may be removed. The entry of the empty key is the version of the table's last TRUNCATE. Older
+values are refused.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sinks.redis.flows import CHECK, Script
 __all__ = ["BYTES", "ROWS", "Entry", "apply", "index_of", "remove", "truncate"]
 
 ROWS: Final = 1000
-"""In one script: the server does nothing else meanwhile."""
+"""The most rows of one script, because the server does nothing else during a script."""
 BYTES: Final = 1 << 20
-"""About this number in one script."""
+"""About the most bytes of one script."""
 
 _TIME: Final = """
 local function put(command, key, values) if #values > 0 then redis.call(command, key, unpack(values)) end end
@@ -94,9 +94,8 @@ return 1
 
 
 class Entry(NamedTuple):
-    """What is known of a row. ``version``: the version of its value, or of its removal (``there`` is false).
-    ``generation``: the generation of the update that wrote it. ``types``: the types of the values of its key.
-    ``shard``: that of the update.
+    """The entry of a row. ``version``: the version of its value, or of its removal if ``there`` is false.
+    ``generation`` and ``shard``: those of the update that wrote the row. ``types``: the types of its key's values.
     """
 
     version: str
@@ -111,7 +110,7 @@ class Entry(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """What the rows of many updates have in common, in the stored form."""
+        """The end of the stored form, which the rows of many updates have in common."""
         return f"{self.generation} {self.types} {self.shard}"
 
     @classmethod
@@ -122,20 +121,20 @@ class Entry(NamedTuple):
 
 
 def index_of(log: str, table: str) -> tuple[str, str]:
-    """The keys of the hash of entries, and of the set of tombstones."""
+    """The keys of a table's hash of entries and of its sorted set of tombstones."""
     return f"wormhole:rows:{log}:{table}", f"wormhole:gone:{log}:{table}"
 
 
 def apply(index: tuple[str, str], keep: int, rest: str, rows: Mapping[bytes, tuple[bytes, bytes]]) -> Script:
-    """Store the values of rows by their versions, each unless a newer one is known; ``b""``: the row is gone. ``keep``:
-    milliseconds for which tombstones are kept. ``rest``: the remainder of all rows' entries.
+    """Store rows, by key a version and a value, unless a newer version is stored. The value ``b""`` deletes the row.
+    ``keep``: milliseconds for which tombstones are kept. ``rest``: :attr:`Entry.rest` of all rows.
     """
     return Script(_APPLY, [*index, *rows], [keep, rest, *chain.from_iterable(rows.values())])
 
 
 def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes, Entry | None]]) -> Iterator[Script]:
-    """Remove rows by their keys, each if its entry is still the second part. The third part: the tombstone; ``None``:
-    nothing is known of the row any more.
+    """Remove rows. Each has its key, its expected entry, and its tombstone (``None``: the entry is removed too). A row
+    whose entry has changed is left.
     """
     rest = iter(rows)
     while portion := list(islice(rest, ROWS)):
@@ -144,5 +143,5 @@ def remove(index: tuple[str, str], keep: int, rows: Iterable[tuple[bytes, bytes,
 
 
 def truncate(index: tuple[str, str], version: str) -> Script:
-    """Take no older values of the table from now on."""
+    """Refuse values of the table that are older than ``version`` from now on."""
     return Script(_TRUNCATE, index, [version])
