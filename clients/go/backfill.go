@@ -1,7 +1,9 @@
 package wormhole
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -52,38 +54,18 @@ func (r *KeyRange) Contains(key []Value) bool {
 }
 
 func containsKey(keys [][]Value, key []Value) bool {
-	for _, one := range keys {
-		if equalKeys(one, key) {
-			return true
-		}
-	}
-	return false
-}
-
-func equalKeys(a, b []Value) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !a[i].Equal(b[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.ContainsFunc(keys, func(one []Value) bool { return slices.EqualFunc(one, key, Value.Equal) })
 }
 
 // compareKeys orders keys of integers and bytes. It panics for others, of which no range has an end.
 func compareKeys(a, b []Value) int {
-	for i := range min(len(a), len(b)) {
-		order, ok := a[i].compare(b[i])
+	return slices.CompareFunc(a, b, func(v, w Value) int {
+		order, ok := v.compare(w)
 		if !ok {
-			panic(fmt.Sprintf("wormhole: a %s is compared with a key of %s", a[i].kind, b[i].kind))
+			panic(fmt.Sprintf("wormhole: a %s is compared with a key of %s", v.kind, w.kind))
 		}
-		if order != 0 {
-			return order
-		}
-	}
-	return len(a) - len(b)
+		return order
+	})
 }
 
 // keyKinds has the kinds of value that a key column of each type has. The order of portable ones is known.
@@ -133,18 +115,13 @@ func checkChunkEnd(frame *wirev1.ChunkEnd, schema *Schema) error {
 }
 
 func keysOf(frame *wirev1.ChunkEnd, schema *Schema) (keys KeyRange, err error) {
+	var after, until, except, alone error
 	keys = KeyRange{Schema: schema, Rows: frame.Rows}
-	if keys.After, err = endOf(frame.After, schema, "chunk_end.after"); err != nil {
-		return keys, err
-	}
-	if keys.Until, err = endOf(frame.Until, schema, "chunk_end.until"); err != nil {
-		return keys, err
-	}
-	if keys.Except, err = keyList(frame.Except, schema, "chunk_end.except"); err != nil {
-		return keys, err
-	}
-	keys.Keys, err = keyList(frame.Alone, schema, "chunk_end.alone")
-	return keys, err
+	keys.After, after = endOf(frame.After, schema, "chunk_end.after")
+	keys.Until, until = endOf(frame.Until, schema, "chunk_end.until")
+	keys.Except, except = keyList(frame.Except, schema, "chunk_end.except")
+	keys.Keys, alone = keyList(frame.Alone, schema, "chunk_end.alone")
+	return keys, errors.Join(after, until, except, alone)
 }
 
 func endOf(message *wirev1.RowKey, schema *Schema, where string) ([]Value, error) {
@@ -178,20 +155,11 @@ func keyOf(message *wirev1.RowKey, schema *Schema, where string) ([]Value, error
 		return nil, fmt.Errorf("%s: %w", where, err)
 	}
 	for i, column := range schema.Key {
-		if !fits(key[i].kind, column.Type) {
+		if !slices.Contains(keyKinds[column.Type].kinds, key[i].kind) {
 			return nil, fmt.Errorf("%s: %s for column %s, which is %s", where, key[i].kind, column.Name, column.Type)
 		}
 	}
 	return key, nil
-}
-
-func fits(kind Kind, columnType string) bool {
-	for _, allowed := range keyKinds[columnType].kinds {
-		if kind == allowed {
-			return true
-		}
-	}
-	return false
 }
 
 func valuesOf(key *wirev1.RowKey) ([]Value, error) {

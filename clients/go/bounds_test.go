@@ -36,7 +36,7 @@ func testSession(t *testing.T, change ...func(*session)) (*session, time.Time) {
 	t.Helper()
 	now := time.Unix(1000, 0)
 	s := session{
-		application: "app", subscriber: "s1", maxFrame: 1 << 20, maxBody: 4096, peer: &peer{connected: true},
+		application: "app", subscriber: "s1", maxFrame: 1 << 20, maxBody: 4096, peer: &peer{},
 		admits: func([]string, string) error { return nil },
 		state:  newBudget(1<<20, "state").open("a", func(error) {}),
 		large:  newBudget(8192, "large").open("a", func(error) {}),
@@ -297,7 +297,7 @@ func TestAPublisherOfAnotherVersionOrAddressIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1000, 0)
 			s := newSession(session{
-				application: "app", subscriber: "s1", maxFrame: 1 << 20, peer: &peer{connected: true},
+				application: "app", subscriber: "s1", maxFrame: 1 << 20, peer: &peer{},
 				admits: func([]string, string) error { return nil },
 			}, now)
 			hello := helloFrame()

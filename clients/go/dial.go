@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -53,11 +53,9 @@ func (c *client) keepConnected(ctx context.Context, address string) {
 		}
 		said = text
 		longest := min(longestRedial, firstRedial<<min(failures, 16))
-		timer := time.NewTimer(longest/2 + rand.N(longest/2)) // spread, so that all do not come back at once
 		select {
-		case <-timer.C:
+		case <-time.After(longest/2 + rand.N(longest/2)): // spread, so that all do not come back at once
 		case <-c.stopping.Done():
-			timer.Stop()
 		}
 	}
 }
@@ -86,7 +84,8 @@ func (m *met) ended(s *session) {
 // connect has one connection. It returns whether the publisher was accepted, and why the connection ended.
 func (c *client) connect(ctx context.Context, address string, at *met) (accepted bool, err error) {
 	transport := insecure.NewCredentials()
-	var shown certificateNames
+	var shown atomic.Pointer[[]string] // the names of the publisher's certificate
+	shown.Store(new([]string))
 	if c.options.TLS != nil {
 		transport = credentials.NewTLS(c.tlsConfig(&shown))
 	}
@@ -120,7 +119,7 @@ func (c *client) connect(ctx context.Context, address string, at *met) (accepted
 	if err != nil {
 		return false, c.refusalOf(address, err, nil)
 	}
-	s := openStream(c, call, cancel, address, at.expected(), shown.get())
+	s := openStream(c, call, cancel, address, at.expected(), *shown.Load())
 	if !untilOpen() || !c.add(s) {
 		return false, nil
 	}
@@ -212,27 +211,10 @@ func (c *client) notifyRefused(err error) {
 
 // --- certificates ---
 
-// certificateNames has the names of the certificate that a publisher showed. The handshake runs in a goroutine of gRPC.
-type certificateNames struct {
-	mu    sync.Mutex
-	names []string
-}
-
-func (n *certificateNames) set(names []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.names = names
-}
-
-func (n *certificateNames) get() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.names
-}
-
 // tlsConfig returns a configuration that checks the publisher's certificate before anything is said, also this
-// process's own certificate. A publisher is known by a name of its certificate, whatever address was dialled.
-func (c *client) tlsConfig(shown *certificateNames) *tls.Config {
+// process's own certificate. A publisher is known by a name of its certificate, whatever address was dialled. The names
+// are stored in shown.
+func (c *client) tlsConfig(shown *atomic.Pointer[[]string]) *tls.Config {
 	config := c.options.TLS.Clone()
 	verifyToo := config.VerifyConnection
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS13) // in earlier versions a server sees our certificate first
@@ -257,7 +239,7 @@ func (c *client) tlsConfig(shown *certificateNames) *tls.Config {
 		if err := c.admitsCertificate(names); err != nil {
 			return err
 		}
-		shown.set(names)
+		shown.Store(&names)
 		if verifyToo != nil {
 			return verifyToo(state)
 		}
@@ -267,10 +249,9 @@ func (c *client) tlsConfig(shown *certificateNames) *tls.Config {
 }
 
 func (c *client) admitsCertificate(names []string) error {
-	for _, entry := range c.options.Publishers {
-		if slices.Contains(names, nameOf(entry)) {
-			return nil
-		}
+	known := func(entry string) bool { return slices.Contains(names, nameOf(entry)) }
+	if slices.ContainsFunc(c.options.Publishers, known) {
+		return nil
 	}
 	return fmt.Errorf("the publisher's certificate has the names %q, and Publishers are %q", names, c.options.Publishers)
 }

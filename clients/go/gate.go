@@ -11,13 +11,13 @@ type gate struct {
 
 func newGate(assigned *assignment) *gate {
 	g := &gate{
-		parks:  assigned.park,
-		skip:   make(map[string]struct{}, len(assigned.skip)),
+		parks:  assigned.Park,
+		skip:   make(map[string]struct{}, len(assigned.Skip)),
 		first:  make(map[string]place),
 		tables: make(map[string]place),
 		names:  make(map[string]string),
 	}
-	for _, id := range assigned.skip {
+	for _, id := range assigned.Skip {
 		g.skip[id] = struct{}{}
 	}
 	for _, row := range assigned.parked {
@@ -68,11 +68,13 @@ func (g *gate) parked(u *Update, rows []string) {
 func (g *gate) add(row, table string, at place) {
 	whole := wholeTable(table)
 	g.names[table] = whole
-	if first, known := g.first[row]; !known || at.before(first) {
-		g.first[row] = at
-	}
-	if first, known := g.tables[whole]; !known || at.before(first) {
-		g.tables[whole] = at
+	lower(g.first, row, at)
+	lower(g.tables, whole, at)
+}
+
+func lower(places map[string]place, row string, at place) {
+	if first, known := places[row]; !known || at.before(first) {
+		places[row] = at
 	}
 }
 

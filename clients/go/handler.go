@@ -134,16 +134,11 @@ const (
 
 // String returns the name of the kind.
 func (k LossKind) String() string {
-	switch k {
-	case Purged:
-		return "purged"
-	case NotLogged:
-		return "not_logged"
-	case Diverged:
-		return "diverged"
-	default:
+	names := [...]string{Purged: "purged", NotLogged: "not_logged", Diverged: "diverged"}
+	if k == 0 || int(k) >= len(names) {
 		return fmt.Sprintf("LossKind(%d)", uint8(k))
 	}
+	return names[k]
 }
 
 // DataLoss is a range of the log that is lost.

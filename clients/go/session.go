@@ -3,7 +3,7 @@ package wormhole
 import (
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -52,19 +52,9 @@ type (
 
 // assignment is a flow that a publisher assigned.
 type assignment struct {
-	flow         uint32
-	epoch        uint64
-	shard        string
-	marker       Datamarker
-	skip         []string
-	park         bool
-	parked       []parkedRow
-	rolledBack   string
-	rewound      bool
-	yields       bool
-	generation   uint64
-	move         uint64
-	acknowledged bool
+	*wirev1.Assign
+	marker Datamarker
+	parked []parkedRow
 }
 
 type parkedRow struct {
@@ -76,19 +66,11 @@ type parkedRow struct {
 // peer is the publisher at the other end of a stream.
 type peer struct {
 	certificate []string // its names
-
-	mu        sync.Mutex
-	name      string
-	dataset   string
-	log       string
-	owner     string
-	connected bool
-}
-
-func (p *peer) isConnected() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.connected
+	name        string
+	dataset     string
+	log         string
+	owner       string
+	gone        atomic.Bool
 }
 
 // differs reports whether this is another publisher. One of an unknown owner differs from every other stream.
@@ -217,32 +199,13 @@ func (s *session) receiveFrame(frame *wirev1.PublisherFrame, events *[]event) er
 
 // flowOf returns the kind of a frame of a flow, and which flow it is of.
 func flowOf(frame *wirev1.PublisherFrame) (name string, number uint32, epoch uint64) {
-	type ofFlow interface {
+	reflected := frame.ProtoReflect()
+	field := reflected.WhichOneof(reflected.Descriptor().Oneofs().ByName("kind"))
+	message := reflected.Get(field).Message().Interface().(interface {
 		GetFlow() uint32
 		GetEpoch() uint64
-	}
-	var message ofFlow
-	switch kind := frame.Kind.(type) {
-	case *wirev1.PublisherFrame_Batch:
-		name, message = "batch", kind.Batch
-	case *wirev1.PublisherFrame_Part:
-		name, message = "part", kind.Part
-	case *wirev1.PublisherFrame_Datamarker:
-		name, message = "datamarker", kind.Datamarker
-	case *wirev1.PublisherFrame_Revoke:
-		name, message = "revoke", kind.Revoke
-	case *wirev1.PublisherFrame_DataLoss:
-		name, message = "data_loss", kind.DataLoss
-	case *wirev1.PublisherFrame_Notice:
-		name, message = "notice", kind.Notice
-	case *wirev1.PublisherFrame_Parked:
-		name, message = "parked", kind.Parked
-	case *wirev1.PublisherFrame_ChunkEnd:
-		name, message = "chunk_end", kind.ChunkEnd
-	case *wirev1.PublisherFrame_ScanEnd:
-		name, message = "scan_end", kind.ScanEnd
-	}
-	return name, message.GetFlow(), message.GetEpoch()
+	})
+	return string(field.Name()), message.GetFlow(), message.GetEpoch()
 }
 
 // flowAt returns the flow of a frame; nil if the frame arrived too late.
@@ -310,9 +273,7 @@ func (s *session) receiveHello(hello *wirev1.Hello, events *[]event) error {
 			return fmt.Errorf("hello.%s: longer than %d characters", field.name, longestText)
 		}
 	}
-	s.peer.mu.Lock()
 	s.peer.name, s.peer.dataset, s.peer.log, s.peer.owner = hello.Publisher, hello.Dataset, hello.Log, hello.Owner
-	s.peer.mu.Unlock()
 	here := s.application + "/" + s.subscriber
 	refuse := func(reason wirev1.Goodbye_Reason, code, message, hint string) error {
 		s.goodbye(reason, message, hint)
@@ -430,11 +391,7 @@ func (s *session) receiveAssign(assign *wirev1.Assign, events *[]event) error {
 	}
 	s.flows[assign.Flow] = f
 	s.ofShard[assign.Shard] = f
-	*events = append(*events, &assignment{
-		flow: assign.Flow, epoch: assign.Epoch, shard: assign.Shard, marker: marker, skip: assign.Skip,
-		park: assign.Park, parked: parked, rolledBack: assign.RolledBack, rewound: assign.Rewound,
-		yields: assign.Yields, generation: assign.Generation, move: assign.Move, acknowledged: assign.Acknowledged,
-	})
+	*events = append(*events, &assignment{assign, marker, parked})
 	return nil
 }
 
@@ -730,9 +687,7 @@ func (s *session) close(cause string, expected bool) closed {
 // end says that the stream is over.
 func (s *session) end() {
 	s.isClosed = true
-	s.peer.mu.Lock()
-	s.peer.connected = false
-	s.peer.mu.Unlock()
+	s.peer.gone.Store(true)
 }
 
 // forget sends nothing more for the flow, and drops its late frames.

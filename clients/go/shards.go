@@ -3,6 +3,7 @@ package wormhole
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -46,9 +47,9 @@ func newShards(c *client) *shards {
 // would otherwise take it from each other without end.
 func (s *shard) refusal(p *peer, a *assignment) *held {
 	other := s.holder != nil && p.differs(s.holder)
-	contested := other && s.holder.isConnected()
-	stale := a.epoch < s.epoch || (a.epoch == s.epoch && other)
-	if !stale && !(a.yields && contested) {
+	contested := other && !s.holder.gone.Load()
+	stale := a.Epoch < s.epoch || (a.Epoch == s.epoch && other)
+	if !stale && !(a.Yields && contested) {
 		return nil
 	}
 	h := &held{epoch: s.epoch, contested: contested}
@@ -62,44 +63,44 @@ func (s *shard) refusal(p *peer, a *assignment) *held {
 func (ss *shards) assign(p port, a *assignment) (*worker, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	s := ss.known[a.shard]
+	s := ss.known[a.Shard]
 	if s == nil {
-		s = &shard{name: a.shard, retry: &retry{policy: ss.client.options.Retry}}
-		ss.known[a.shard] = s
+		s = &shard{name: a.Shard, retry: &retry{policy: ss.client.options.Retry}}
+		ss.known[a.Shard] = s
 	}
 	ss.clock++
 	s.assigned = ss.clock
 	publisher := p.stream.peer
 	if refused := s.refusal(publisher, a); refused != nil {
-		message := fmt.Sprintf("epoch %d of shard %s is refused: it is held here in epoch %d", a.epoch, a.shard, refused.epoch)
+		message := fmt.Sprintf("epoch %d of shard %s is refused: it is held here in epoch %d", a.Epoch, a.Shard, refused.epoch)
 		ss.client.log.Warn(message, "publisher", publisher.name, "held_by", refused.by)
 		p.fail(wirev1.Failed_STALE_EPOCH, "", message, refused)
 		return nil, nil
 	}
 	if ss.leaving {
-		s.holder, s.epoch = publisher, a.epoch
+		s.holder, s.epoch = publisher, a.Epoch
 		releaseAfter(s.worker, p)
 		return nil, nil
 	}
-	if err := p.stream.session.state.charge(flowBytes, "shard "+shortened(a.shard)); err != nil {
+	if err := p.stream.session.state.charge(flowBytes, "shard "+shortened(a.Shard)); err != nil {
 		return nil, err
 	}
 	before, former := s.worker, s.holder
-	s.holder, s.epoch = publisher, a.epoch
+	s.holder, s.epoch = publisher, a.Epoch
 	if before != nil {
-		before.end(cut, fmt.Sprintf("epoch %d was assigned", a.epoch))
+		before.end(cut, fmt.Sprintf("epoch %d was assigned", a.Epoch))
 		if former != nil && publisher.differs(former) {
 			// Otherwise it would go on to send updates that this process ignores.
-			message := fmt.Sprintf("shard %s was taken by publisher %s in epoch %d", a.shard, publisher.name, a.epoch)
+			message := fmt.Sprintf("shard %s was taken by publisher %s in epoch %d", a.Shard, publisher.name, a.Epoch)
 			ss.client.log.Error(message, "former", former.name)
-			before.port.fail(wirev1.Failed_STALE_EPOCH, "", message, &held{a.epoch, publisher.name, true})
+			before.port.fail(wirev1.Failed_STALE_EPOCH, "", message, &held{a.Epoch, publisher.name, true})
 		}
 	}
 	w := newWorker(ss.client, p, a, s.retry, ss.credit())
 	s.worker = w
 	ss.workers[w] = struct{}{}
 	ss.granted += w.credit
-	ss.client.log.Info("a shard is served", "shard", a.shard, "epoch", a.epoch, "from", a.marker, "publisher", publisher.name)
+	ss.client.log.Info("a shard is served", "shard", a.Shard, "epoch", a.Epoch, "from", a.marker, "publisher", publisher.name)
 	go func() {
 		w.run(before)
 		ss.ended(w, s)
@@ -159,20 +160,16 @@ func (ss *shards) forgetIdle() {
 func (ss *shards) leave(timeout time.Duration) bool {
 	ss.mu.Lock()
 	ss.leaving = true
-	workers := make([]*worker, 0, len(ss.workers))
-	for w := range ss.workers {
-		workers = append(workers, w)
-	}
+	workers := slices.Collect(maps.Keys(ss.workers))
 	ss.mu.Unlock()
 	for _, w := range workers {
 		w.end(leaving, "this subscriber leaves")
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+	late := time.After(timeout)
 	for _, w := range workers {
 		select {
 		case <-w.done:
-		case <-timer.C:
+		case <-late:
 			return false
 		}
 	}

@@ -61,7 +61,7 @@ func openStream(
 ) *stream {
 	s := &stream{
 		client:  c,
-		peer:    &peer{name: label, certificate: certificate, connected: true},
+		peer:    &peer{name: label, certificate: certificate},
 		conn:    conn,
 		cancel:  cancel,
 		kick:    make(chan struct{}, 1),
@@ -97,11 +97,9 @@ func (s *stream) run() (welcomed bool, err error) {
 	s.writeAll()
 	s.lost("the connection to the publisher ended")
 	_ = s.conn.CloseSend()
-	timer := time.NewTimer(closePause) // a call that is cancelled may lose the goodbye
-	defer timer.Stop()
 	select {
 	case <-s.read:
-	case <-timer.C:
+	case <-time.After(closePause): // a call that is cancelled may lose the goodbye
 	}
 	s.cancel()
 	<-s.read
@@ -185,7 +183,7 @@ func (s *stream) output() ([]byte, error) {
 	now := time.Now()
 	if s.session.reportDue(now) {
 		for number, w := range s.workers {
-			if f := s.session.has(number, w.assigned.epoch); f != nil && f.phase == phaseOpen {
+			if f := s.session.has(number, w.assigned.Epoch); f != nil && f.phase == phaseOpen {
 				s.session.report(f, w.report())
 			}
 		}
@@ -255,14 +253,14 @@ func (s *stream) workerOf(flow uint32) *worker {
 }
 
 func (s *stream) assign(a *assignment) {
-	w, err := s.client.shards.assign(port{s, a.flow, a.epoch}, a)
+	w, err := s.client.shards.assign(port{s, a.Flow, a.Epoch}, a)
 	if err != nil { // it makes this process keep too much
 		s.refuse(err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.workers, a.flow)
+	delete(s.workers, a.Flow)
 	if w == nil {
 		return
 	}
@@ -270,7 +268,7 @@ func (s *stream) assign(a *assignment) {
 		w.end(lost, "the stream ended")
 		return
 	}
-	s.workers[a.flow] = w
+	s.workers[a.Flow] = w
 }
 
 // revoke has the flow released once no callback of it runs. A flow that was refused is released at once.
@@ -344,10 +342,6 @@ func (p port) answer(say func(s *session, f *flow)) bool {
 	return true
 }
 
-func (p port) accept(credit uint64, have Datamarker, move uint64) {
-	p.answer(func(s *session, f *flow) { s.accept(f, credit, have, move) })
-}
-
 func (p port) progress(number uint64) {
 	s := p.stream
 	s.mu.Lock()
@@ -363,24 +357,12 @@ func (p port) progress(number uint64) {
 	}
 }
 
-func (p port) ack(marker Datamarker) bool {
-	return p.answer(func(s *session, f *flow) { s.ack(f, marker) })
-}
-
 func (p port) release(marker Datamarker) {
 	p.answer(func(s *session, f *flow) { s.release(f, marker) })
 }
 
 func (p port) fail(reason wirev1.Failed_Reason, update, message string, held *held) {
 	p.answer(func(s *session, f *flow) { s.fail(f, reason, update, message, held) })
-}
-
-func (p port) park(update string, body, schema []byte, at place, why string) {
-	p.answer(func(s *session, f *flow) { s.park(f, update, body, schema, at, why) })
-}
-
-func (p port) decideLoss(proceed bool) {
-	p.answer(func(s *session, f *flow) { s.decideLoss(f, proceed) })
 }
 
 func (p port) refuse(err error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -193,15 +192,11 @@ func newClient(s Subscriber) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var instance [16]byte
-	if _, err := rand.Read(instance[:]); err != nil {
-		return nil, err
-	}
 	c := &client{
 		options:  s,
 		handler:  s.Handler,
 		log:      s.Logger.With("application", s.Application),
-		instance: hex.EncodeToString(instance[:]),
+		instance: rand.Text(),
 		state:    newBudget(s.MaxState, "flows, schemas, datamarkers and lists"),
 		large:    newBudget(4*s.MaxUpdate, "batches over their credit"),
 		streams:  make(map[*stream]struct{}),

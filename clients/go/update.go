@@ -293,20 +293,13 @@ type place struct {
 }
 
 func placeOf(message *wirev1.UpdatePlace) (place, error) {
-	source, number, err := splitTransaction(message.GetTransaction())
-	if err != nil {
-		return place{}, err
-	}
-	return place{positionOf(message.GetPosition()), message.GetInside(), source, number, message.GetIndex()}, nil
-}
-
-func splitTransaction(id string) (source string, number uint64, err error) {
+	id := message.GetTransaction()
 	colon := strings.LastIndexByte(id, ':')
 	if colon < 0 {
-		return "", 0, errors.New("a transaction's id has no colon")
+		return place{}, errors.New("a transaction's id has no colon")
 	}
-	number, err = strconv.ParseUint(id[colon+1:], 10, 64)
-	return id[:colon], number, err
+	number, err := strconv.ParseUint(id[colon+1:], 10, 64)
+	return place{positionOf(message.GetPosition()), message.GetInside(), id[:colon], number, message.GetIndex()}, err
 }
 
 func (p place) message() *wirev1.UpdatePlace {
@@ -338,11 +331,8 @@ func (p place) before(q place) bool {
 // scanOf returns the number of a scan whose source this is; 0 for the source of a log, which comes before every scan.
 func scanOf(source string) uint64 {
 	number, ok := strings.CutPrefix(source, "read:")
-	if !ok {
-		return 0
-	}
 	scan, err := strconv.ParseUint(number, 10, 64)
-	if err != nil {
+	if !ok || err != nil {
 		return 0
 	}
 	return scan

@@ -119,16 +119,9 @@ func (v Value) Decimal() Decimal { v.must(KindDecimal); return Decimal(v.data) }
 // Entries returns the wide columns. Where a name occurs twice, the last one counts.
 func (v Value) Entries() map[string][]byte {
 	v.must(KindEntries)
-	var names, contents [][]byte
-	eachField(v.data, func(number protowire.Number, kind protowire.Type, field []byte) error {
-		switch {
-		case number == 1 && kind == protowire.BytesType:
-			names = append(names, field)
-		case number == 2 && kind == protowire.BytesType:
-			contents = append(contents, field)
-		}
-		return nil
-	})
+	var parts [2][][]byte
+	_ = eachEntry(v.data, func(part int, field []byte) { parts[part] = append(parts[part], field) }) // it was checked
+	names, contents := parts[0], parts[1]
 	entries := make(map[string][]byte, len(names))
 	for i, name := range names {
 		entries[string(name)] = contents[i]
@@ -372,21 +365,24 @@ func numberValue(field protowire.Number, number uint64) (Value, bool) {
 	}
 }
 
+// checkEntries counts, because a list of short entries takes many times their bytes.
 func checkEntries(data []byte) error {
-	names, contents := 0, 0
-	err := eachField(data, func(number protowire.Number, kind protowire.Type, _ []byte) error {
-		switch {
-		case number == 1 && kind == protowire.BytesType:
-			names++
-		case number == 2 && kind == protowire.BytesType:
-			contents++
+	var counts [2]int
+	err := eachEntry(data, func(part int, _ []byte) { counts[part]++ })
+	if err == nil && counts[0] != counts[1] {
+		err = fmt.Errorf("entries has %d names for %d values", counts[0], counts[1])
+	}
+	return err
+}
+
+// eachEntry calls visit with the names (part 0) and the contents (part 1) of a serialized Entries.
+func eachEntry(data []byte, visit func(part int, field []byte)) error {
+	return eachField(data, func(number protowire.Number, kind protowire.Type, field []byte) error {
+		if kind == protowire.BytesType && (number == 1 || number == 2) {
+			visit(int(number)-1, field)
 		}
 		return nil
 	})
-	if err == nil && names != contents {
-		err = fmt.Errorf("entries has %d names for %d values", names, contents)
-	}
-	return err
 }
 
 // eachField calls visit with the fields of a serialized message, in order. field is the content of a field that has a

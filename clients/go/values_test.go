@@ -176,7 +176,7 @@ func TestAnUpdateAloneSaysWhetherItsTransactionEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &cursor{body: b, assigned: &assignment{}, schemas: []*Schema{users}}
+		c := &cursor{body: b, assigned: &assignment{Assign: &wirev1.Assign{}}, schemas: []*Schema{users}}
 		if again := c.next(); again.EndsTransaction != test.ends || again.inside != test.inside || again.ID() != u.ID() {
 			t.Errorf("%s: got %+v", name, again)
 		}
@@ -277,7 +277,7 @@ func FuzzBody(f *testing.F) {
 		for i := range schemas {
 			schemas[i] = users
 		}
-		c := &cursor{body: b, assigned: &assignment{}, schemas: schemas}
+		c := &cursor{body: b, assigned: &assignment{Assign: &wirev1.Assign{}}, schemas: schemas}
 		for u := c.next(); u != nil; u = c.next() {
 			_ = u.decode()
 		}

@@ -98,7 +98,7 @@ func newWorker(c *client, p port, a *assignment, r *retry, credit uint64) *worke
 		gate:       newGate(a),
 		meter:      meter{parent: c.hard, limit: c.options.HandlerTimeout},
 		credit:     credit,
-		log:        c.log.With("shard", a.shard, "epoch", a.epoch),
+		log:        c.log.With("shard", a.Shard, "epoch", a.Epoch),
 		over:       make(chan struct{}),
 		done:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
@@ -238,10 +238,10 @@ func (w *worker) open() {
 			w.marker = have
 		}
 	}
-	if a.rolledBack != "" && !w.undo(&TransactionRolledBackError{a.rolledBack}) {
+	if a.RolledBack != "" && !w.undo(&TransactionRolledBackError{a.RolledBack}) {
 		return
 	}
-	w.port.accept(w.credit, have, move)
+	w.port.answer(func(s *session, f *flow) { s.accept(f, w.credit, have, move) })
 }
 
 // askKept returns false if the epoch does not go on.
@@ -249,13 +249,13 @@ func (w *worker) askKept(handler AssignedHandler) (kept *Kept, ok bool) {
 	a := w.assigned
 	notice := Assigned{
 		Application: w.client.options.Application, Dataset: w.port.stream.peer.dataset, Log: w.port.stream.peer.log,
-		Shard: a.shard, Epoch: a.epoch, Generation: a.generation, Marker: a.marker,
-		Rewound: a.rewound, Move: a.move, Acknowledged: a.acknowledged,
+		Shard: a.Shard, Epoch: a.Epoch, Generation: a.Generation, Marker: a.marker,
+		Rewound: a.Rewound, Move: a.Move, Acknowledged: a.Acknowledged,
 	}
 	var refused *EpochRefusedError
 	ok = w.retried(func(ctx context.Context) (err error) {
 		kept, err = handler.OnAssigned(ctx, notice)
-		if errors.As(err, &refused) && a.epoch <= refused.Held && refused.Held < 1<<63 {
+		if errors.As(err, &refused) && a.Epoch <= refused.Held && refused.Held < 1<<63 {
 			return nil
 		}
 		refused = nil
@@ -264,7 +264,7 @@ func (w *worker) askKept(handler AssignedHandler) (kept *Kept, ok bool) {
 	if !ok || refused == nil {
 		return kept, ok
 	}
-	message := fmt.Sprintf("epoch %d of shard %s is refused: %v", a.epoch, a.shard, refused)
+	message := fmt.Sprintf("epoch %d of shard %s is refused: %v", a.Epoch, a.Shard, refused)
 	w.log.Warn(message)
 	w.stopped = true
 	w.port.fail(wirev1.Failed_STALE_EPOCH, "", message, &held{epoch: refused.Held})
@@ -281,9 +281,9 @@ func usable(kept *Kept, a *assignment) (Datamarker, uint64) {
 	if kept.Unnumbered {
 		move = 0
 	}
-	isFromBefore := move < a.move
+	isFromBefore := move < a.Move
 	isLater := kept.Marker.Order().Compare(a.marker.Order()) > 0
-	if (isFromBefore && !kept.Unnumbered) || (isLater && a.rewound && (a.move == 0 || isFromBefore)) {
+	if (isFromBefore && !kept.Unnumbered) || (isLater && a.Rewound && (a.Move == 0 || isFromBefore)) {
 		return Datamarker{}, 0
 	}
 	return kept.Marker, move
@@ -299,7 +299,7 @@ func (w *worker) close() {
 	givenBack := why == taken || why == leaving
 	if givenBack && !w.stopped && !w.unfinished && w.last == nil && len(queue) > 0 {
 		if next, ok := queue[0].(*markerItem); ok {
-			if err := w.onDatamarker(next.marker); err != nil {
+			if err := w.call(nil, 0, w.onDatamarker(next.marker)); err != nil {
 				w.log.Error("OnDatamarker failed as the shard goes; its last updates come again", "error", err)
 			} else {
 				w.acknowledge(next.marker)
@@ -307,7 +307,7 @@ func (w *worker) close() {
 		}
 	}
 	if handler, ok := w.client.handler.(RevokedHandler); ok && w.notified {
-		notice := Revoked{w.assigned.shard, w.assigned.epoch, w.acked, cause}
+		notice := Revoked{w.assigned.Shard, w.assigned.Epoch, w.acked, cause}
 		err := w.call(nil, 0, func(ctx context.Context) error { return handler.OnRevoked(ctx, notice) })
 		if err != nil {
 			w.log.Error("OnRevoked failed; the shard goes all the same", "error", err)
@@ -334,11 +334,10 @@ func (w *worker) work(next item) bool {
 	handler := w.client.handler
 	switch next := next.(type) {
 	case *markerItem:
-		ok := w.attempt(func(ctx context.Context) error { return w.callDatamarker(ctx, next.marker) })
-		if ok {
-			w.acknowledge(next.marker)
+		if !w.attempt(w.onDatamarker(next.marker)) {
+			return false
 		}
-		return ok
+		w.acknowledge(next.marker)
 	case *replayItem:
 		return w.replay(next)
 	case *lossItem:
@@ -355,22 +354,21 @@ func (w *worker) work(next item) bool {
 	return true
 }
 
-func (w *worker) callDatamarker(ctx context.Context, marker Datamarker) error {
-	if handler, ok := w.client.handler.(DatamarkerHandler); ok {
-		return handler.OnDatamarker(ctx, w.assigned.shard, marker)
+// onDatamarker returns the callback.
+func (w *worker) onDatamarker(marker Datamarker) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if handler, ok := w.client.handler.(DatamarkerHandler); ok {
+			return handler.OnDatamarker(ctx, w.assigned.Shard, marker)
+		}
+		return nil
 	}
-	return nil
-}
-
-func (w *worker) onDatamarker(marker Datamarker) error {
-	return w.call(nil, 0, func(ctx context.Context) error { return w.callDatamarker(ctx, marker) })
 }
 
 // acknowledge acknowledges a datamarker. One whose stream ended meanwhile is not acknowledged.
 func (w *worker) acknowledge(marker Datamarker) {
 	w.marker = marker
 	w.retry.reset()
-	if w.port.ack(marker) {
+	if w.port.answer(func(s *session, f *flow) { s.ack(f, marker) }) {
 		w.acked = marker
 	}
 }
@@ -385,7 +383,7 @@ func (w *worker) replay(next *replayItem) bool {
 	if !ok {
 		return true
 	}
-	notice := Replay{w.assigned.shard, w.assigned.epoch, next.begin, next.latest}
+	notice := Replay{w.assigned.Shard, w.assigned.Epoch, next.begin, next.latest}
 	return w.attempt(func(ctx context.Context) error { return handler.OnReplay(ctx, notice) })
 }
 
@@ -401,7 +399,7 @@ func (w *worker) loss(loss DataLoss) bool {
 		}
 	}
 	w.log.Warn("log is missing: "+loss.Message, "continues", decision == LossContinue)
-	w.port.decideLoss(decision == LossContinue)
+	w.port.answer(func(s *session, f *flow) { s.decideLoss(f, decision == LossContinue) })
 	return true
 }
 
@@ -415,31 +413,33 @@ func (w *worker) chunkEnd(handler ChunkEndHandler, next *rangeItem) bool {
 	if err == nil {
 		keys, err = keysOf(frame, next.schema)
 	}
-	parked, known, parkedErr := w.gate.parkedKeys(next.schema.Table)
-	if err = errors.Join(err, parkedErr); err != nil {
-		w.halt(err, "")
-		return false
+	parked, known, err := w.parkedKeys(next.schema.Table, err)
+	if err != nil || !known {
+		return err == nil
 	}
-	if !known {
-		w.log.Warn("OnChunkEnd is not called: an operation on the whole table is parked", "table", next.schema.Table)
-		return true
-	}
-	keys.Shard, keys.Epoch, keys.Generation = w.assigned.shard, w.assigned.epoch, w.assigned.generation
+	keys.Shard, keys.Epoch, keys.Generation = w.assigned.Shard, w.assigned.Epoch, w.assigned.Generation
 	keys.Except = append(keys.Except, parked...)
 	return w.attempt(func(ctx context.Context) error { return handler.OnChunkEnd(ctx, keys) })
 }
 
-func (w *worker) scanEnd(handler ScanEndHandler, next *scanEndItem) bool {
-	parked, known, err := w.gate.parkedKeys(next.table)
-	if err != nil {
+// parkedKeys returns the keys of a table whose updates are parked, and false if those of the whole table are. After an
+// error, which may be an earlier one, the flow is halted.
+func (w *worker) parkedKeys(table string, earlier error) (keys [][]Value, known bool, err error) {
+	keys, known, err = w.gate.parkedKeys(table)
+	if err = errors.Join(earlier, err); err != nil {
 		w.halt(err, "")
-		return false
+	} else if !known {
+		w.log.Warn("an end is not reported: an operation on the whole table is parked", "table", table)
 	}
-	if !known {
-		w.log.Warn("OnScanEnd is not called: an operation on the whole table is parked", "table", next.table)
-		return true
+	return keys, known, err
+}
+
+func (w *worker) scanEnd(handler ScanEndHandler, next *scanEndItem) bool {
+	parked, known, err := w.parkedKeys(next.table, nil)
+	if err != nil || !known {
+		return err == nil
 	}
-	end := ScanEnd{next.table, w.assigned.shard, w.assigned.epoch, w.assigned.generation, parked, next.rows}
+	end := ScanEnd{next.table, w.assigned.Shard, w.assigned.Epoch, w.assigned.Generation, parked, next.rows}
 	return w.attempt(func(ctx context.Context) error { return handler.OnScanEnd(ctx, end) })
 }
 
@@ -504,7 +504,7 @@ func (w *worker) resumed(c *cursor) *Update {
 func (w *worker) parse(batch *batchItem) (*cursor, error) {
 	body, err := parseBody(batch.body)
 	if err != nil {
-		return nil, fmt.Errorf("%w (shard %s)", err, w.assigned.shard)
+		return nil, fmt.Errorf("%w (shard %s)", err, w.assigned.Shard)
 	}
 	schemas := make([]*Schema, len(body.columns.SchemaIds))
 	for i, id := range body.columns.SchemaIds {
@@ -634,7 +634,7 @@ func (w *worker) park(update *Update, cause error) bool {
 	w.mu.Lock()
 	w.parking = id
 	w.mu.Unlock()
-	w.port.park(id, body, update.Schema.canonical, update.place(), why)
+	w.port.answer(func(s *session, f *flow) { s.park(f, id, body, update.Schema.canonical, update.place(), why) })
 	select {
 	case <-w.over:
 		return false
@@ -655,25 +655,20 @@ func (w *worker) park(update *Update, cause error) bool {
 // attempt calls a callback that is not for updates until it returns nil. It returns false if the epoch ended or
 // stopped.
 func (w *worker) attempt(callback func(ctx context.Context) error) bool {
-	for !w.isOver() {
-		err := w.call(nil, 0, callback)
-		if err == nil {
-			return true
-		}
-		wait, again := w.count(err, nil)
-		if !again {
-			w.halt(err, "")
-			return false
-		}
-		if !w.rolledBackOrPaused(err, "", wait) {
-			return false
-		}
-	}
-	return false
+	return w.repeat(callback, func(err error, wait time.Duration) bool { return w.rolledBackOrPaused(err, "", wait) })
 }
 
 // retried is as attempt, but nothing is rolled back.
 func (w *worker) retried(callback func(ctx context.Context) error) bool {
+	return w.repeat(callback, func(_ error, wait time.Duration) bool {
+		w.pause(wait)
+		return true
+	})
+}
+
+func (w *worker) repeat(
+	callback func(ctx context.Context) error, goesOn func(err error, wait time.Duration) bool,
+) bool {
 	for !w.isOver() {
 		err := w.call(nil, 0, callback)
 		if err == nil {
@@ -684,7 +679,9 @@ func (w *worker) retried(callback func(ctx context.Context) error) bool {
 			w.halt(err, "")
 			return false
 		}
-		w.pause(wait)
+		if !goesOn(err, wait) {
+			return false
+		}
 	}
 	return false
 }
@@ -726,16 +723,14 @@ func (w *worker) undo(cause error) bool {
 		w.log.Warn("the application has no OnRollback: what it did with these updates stays", "cause", cause)
 		return true
 	}
-	rollback := Rollback{w.assigned.shard, w.assigned.epoch, w.marker, cause}
+	rollback := Rollback{w.assigned.Shard, w.assigned.Epoch, w.marker, cause}
 	return w.retried(func(ctx context.Context) error { return handler.OnRollback(ctx, rollback) })
 }
 
 // pause waits, but not beyond the epoch's end.
 func (w *worker) pause(wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-w.over:
 	}
 }
@@ -747,7 +742,7 @@ func (w *worker) halt(err error, update string) {
 	w.port.fail(wirev1.Failed_HANDLER, update, err.Error(), nil)
 	w.log.Error("the shard halts", "error", err, "update", update)
 	if handler, ok := w.client.handler.(HaltedHandler); ok {
-		halted := Halted{w.assigned.shard, w.assigned.epoch, update, w.marker, err}
+		halted := Halted{w.assigned.Shard, w.assigned.Epoch, update, w.marker, err}
 		_ = w.call(nil, 0, func(ctx context.Context) error {
 			handler.OnHalted(ctx, halted)
 			return nil
