@@ -56,7 +56,7 @@ class SqlLogReader(ABC):
     def close(self) -> None:
         """See :class:`~wormhole.ports.log_source.LogReader`."""
         self._closed.set()
-        # A read in progress soon ends by itself.
+        # A read in progress soon ends and releases the resources.
         if self._reading.acquire(blocking=False):
             try:
                 self._release()

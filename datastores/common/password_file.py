@@ -1,4 +1,4 @@
-"""Finds an account's password."""
+"""Finds an account's password: in a password file, the URL, the user's own file, or a prompt."""
 
 from __future__ import annotations
 

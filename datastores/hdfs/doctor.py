@@ -1,4 +1,4 @@
-"""``wormholectl doctor`` for a NameNode. Only reads."""
+"""``wormholectl doctor`` for a NameNode of HDFS. It only reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBLEM: Final = Severity.PROBLEM
 
 
 def check(url: str) -> Report:
-    """Findings on the NameNode behind a URL.
+    """Findings on the NameNode at a URL.
 
     Raises :class:`~wormhole.model.errors.SourceUnavailable` and :class:`~wormhole.model.errors.UsageError`.
     """

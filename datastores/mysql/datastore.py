@@ -1,4 +1,4 @@
-"""The datastore port for MySQL and MariaDB. Imports nothing that connects to a server.
+"""The datastore port for MySQL and MariaDB: URL, options, checks. Imports nothing that connects to a server.
 
 Both schemes are equivalent: the server's version shows whether it is MySQL or MariaDB.
 """

@@ -1,4 +1,4 @@
-"""The datastore port for PostgreSQL. Imports nothing that connects to a server."""
+"""The datastore port for PostgreSQL: URL, options, checks. Imports nothing that connects to a server."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PostgresDatastore(Datastore):
         return f"{url}{'&' if '?' in url else '?'}{added}" if added else url
 
     def reserved(self, url: str, log: str) -> str:
-        """The slots. Their names are shared by all databases of a server."""
+        """The slots of the log. All databases of a server share the names of slots."""
         from datastores.postgres.server.address import slot_name
 
         given = ServerUrl.parse(url)

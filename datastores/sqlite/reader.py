@@ -164,6 +164,6 @@ class RecordReader:
             hint="correct the row, then `wormholectl flows skip`; its new key is a change of its own",
         )
         sharding, log = self._sharding, self._log
-        if sharding.by == "hash":  # its shard is not known
+        if sharding.by == "hash":  # the shard of the key is unknown
             return dict.fromkeys(hash_shards(log, sharding.count), error)
         return {shard_of_table(log, table) if sharding.by == "table" else log: error}

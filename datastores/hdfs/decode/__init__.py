@@ -1,1 +1,1 @@
-"""Decoding of what a NameNode returns. No I/O."""
+"""Decodes the answers of a NameNode. No I/O."""

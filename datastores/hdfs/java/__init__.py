@@ -1,1 +1,1 @@
-"""The JVM that talks to the NameNode."""
+"""The JVM with Hadoop's client, which calls the NameNode."""

@@ -134,7 +134,7 @@ class EditLog:
             raise self._diverged(marker, "it is of another log")
         end = self.end()
         if end < txid and not self._stopped.wait(_AGAIN_S):
-            end = self.end()  # a NameNode that becomes active counts anew for a moment
+            end = self.end()  # for a short time, a NameNode that becomes active may have another end
         if end < txid:
             raise self._diverged(marker, f"the edits end at transaction {end}")
         if anchor is None:

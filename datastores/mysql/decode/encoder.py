@@ -162,7 +162,7 @@ class Encoder:
         self._tables[table_id] = Table(body, layout, schema, shard, row_end, maybe)
 
     def forget(self) -> None:
-        """Forget all table maps."""
+        """Drop all known table maps."""
         self._tables.clear()
         self._map_bytes = 0
 
@@ -472,7 +472,7 @@ class Encoder:
     def begin(self, source: int, number: int, committed_at_us: int) -> None:
         """Begin a transaction with the last event.
 
-        ``source``: an ordinal. ``committed_at_us``: 0: not known yet."""
+        ``source``: an ordinal. ``committed_at_us``: 0 while it is unknown."""
         if len(self._tables) >= _KEPT_TABLES:
             self.forget()  # only between transactions, because a statement's rows follow the maps of all its tables
         self.in_transaction = True

@@ -1,4 +1,4 @@
-"""Reads the packets of MySQL's client/server protocol that hold no event."""
+"""Recognizes the packets of a binlog stream that hold no event: the end of the stream, or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes the rows of an event that is too large for memory while they are read.
+"""Decodes the rows of an event while they are read, because the event is too large for memory.
 
 Most rows are small, and are decoded in parts of the event with many rows. A row larger than such a part is read cell by
 cell. Values over ``max_update_bytes`` are skipped, but the row's key is kept.

@@ -3,7 +3,7 @@
 The layout, from MySQL's documentation of ``Rows_event``. Version 2 has the extra data; MariaDB writes version 1::
 
     body   := table_id (6) flags (2) [length of the extra data, itself included (2), extra data] columns (packed)
-              present (bitmap, lowest bit first) [present after an update (likewise)] row*
+              present (bitmap, lowest bit first) [present after an update (bitmap)] row*
     row    := image, of an update: image before, image after       image: see `datastores.mysql.decode.row_image`
 
 From the images, `datastores.common.encode.row_updates` makes the update.

@@ -2,7 +2,7 @@
 
 The layout of the body, from MySQL's documentation of ``Table_map_event`` (MariaDB adds types of its own)::
 
-    body     := table_id (6) flags (2) database (1-byte length, text, 0) table (likewise) columns (packed)
+    body     := table_id (6) flags (2) database (1-byte length, text, 0) table (same form) columns (packed)
                 types (1 each) metadata (packed length, bytes) nullable (bitmap) optional*
     optional := type (1) length (packed) value      the types are listed below; an unknown one is skipped
 

@@ -162,7 +162,7 @@ class Opening:
     def confirmed(
         self, error: WormholeError, view: ServerState, since: LogPosition, failed: LogPosition, start: Start | None
     ) -> WormholeError:
-        """The error to raise for ``error``, which a reader met between the transaction's end ``since`` and ``failed``.
+        """The error to raise for ``error``, which occurred between the transaction's end ``since`` and ``failed``.
 
         It is ``error`` if the log fails there again on another connection. Otherwise it is `Unconfirmed`, and the next
         reader tries again. ``start``: the start of the reader's dump, used if ``since`` is unknown.

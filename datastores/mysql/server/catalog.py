@@ -1,4 +1,4 @@
-"""The tables that a log's subscribers may know. ``DROP DATABASE`` names no table, but is reported for each table.
+"""Keeps the tables that a log's subscribers may know. ``DROP DATABASE`` names no table, but is reported for each table.
 
 A table enters the catalog when a reader meets it in the log, when a statement creates it, or if the server has it when
 a reader is opened. The catalog is on disk before anything read after that place is returned. So after a crash it is

@@ -1,4 +1,4 @@
-"""Describes the definitions of a server's tables, from which models are generated. :func:`describe` queries the server;
+"""Reads the definitions of a server's tables, from which models are generated. :func:`describe` queries the server;
 the rest is pure.
 """
 

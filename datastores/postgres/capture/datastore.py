@@ -1,4 +1,4 @@
-"""The datastore port for PostgreSQL with triggers. Imports nothing that connects to a server."""
+"""The datastore port for PostgreSQL with triggers: URL, options, checks. Imports nothing that connects to a server."""
 
 from __future__ import annotations
 

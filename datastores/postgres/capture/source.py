@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 _POLL_S: Final = 1.0
 _TABLES_S: Final = 10.0
 _AT_ONCE: Final = 2000  # the most transactions that one call of `prune` removes
-_ROOM: Final = 0.5  # the share of the bound that must be free before recording goes on
+_ROOM: Final = 0.5  # the share of the bound that must be free before recording continues
 
 
 class CaptureSource:

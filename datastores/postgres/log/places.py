@@ -148,7 +148,10 @@ class Places:
         place = marker.order
         if place.offset > log.state.flushed:
             return marker
-        key = (log.state.started, place)  # a restored copy, which starts anew, may have other bytes at this place
+        key = (
+            log.state.started,
+            place,
+        )  # a restored copy has another start time, and may have other bytes at this place
         with self._proving:
             if key not in self._proven:
                 anchor = log_bytes_anchor(self._address, log.state, log.timelines, place)

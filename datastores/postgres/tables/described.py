@@ -1,4 +1,4 @@
-"""Describes the definitions of a database's tables, from which models are generated."""
+"""Reads the definitions of a database's tables, from which models are generated."""
 
 from __future__ import annotations
 

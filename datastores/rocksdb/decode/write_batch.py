@@ -38,7 +38,7 @@ class Status:
 
     OK: Final = 0
     MORE: Final = 1
-    """The data ends within an entry. The entry has ``need`` bytes (0: not known yet)."""
+    """The data ends within an entry. The entry has ``need`` bytes (0: unknown)."""
     SKIP: Final = 2
     """The rest of a too large update follows: skip ``need`` bytes."""
     FAMILY: Final = 3

@@ -1,4 +1,4 @@
-"""Names of column families by number, also of dropped ones."""
+"""Keeps the names of column families by number, also of dropped ones."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class WalCursor:
         self.log_bytes += self.at - before
         self._lost_file = 0
 
-    # --- records in pieces ----------------------------------------------------------------------------------------
+    # --- records in parts -----------------------------------------------------------------------------------------
 
     def _start_large(self, wal: WalFile) -> int:
         at = wal.base
