@@ -57,7 +57,7 @@ class SqlTables(ABC, Generic[S, D, R]):
         self._definitions: dict[str, Any] = {}  # the definition of each table as last read
         self._described: dict[str, str] = {}  # the fingerprints last returned to the caller
         self._row_bytes: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}  # the increased time limit of tables whose chunks took too long
+        self._seconds: dict[str, float] = {}  # the longer time limits of tables whose chunks took too long
         self._checked = 0  # the incarnation for which the server was checked
         self._interruption = Interruption()
 

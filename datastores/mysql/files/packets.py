@@ -122,7 +122,7 @@ class FilePackets:
         self.logged: FileGtids = parse_listed(file.gtids or "", mariadb=mariadb)
         self.last: Gtid | None = None
         self._offset = offset
-        self._ends_with: bytes | bool = True  # whether the last event ends a transaction, or its statement
+        self._ends_with: bytes | bool = True  # whether the last transaction ended, or its last statement
         self._skip = skip
         self._pieces: Generator[bytes] = self._packets()
 

@@ -25,7 +25,7 @@ from wormhole.model.errors import (
 __all__ = ["dump_error", "is_torn"]
 
 _FATAL_READING: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
-_THROWN_OUT: Final = 4052  # MariaDB: another reader began with this reader's server id
+_THROWN_OUT: Final = 4052  # MariaDB: another reader began a dump with this server id
 _ANEW: Final = f"find out what happened to the server. If the log is another one: {REPAIR}"
 _REPLAY: Final = (
     "`wormholectl repair` sends what the tables hold, or replay the range from an archive; keep binlogs longer "

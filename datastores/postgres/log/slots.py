@@ -134,8 +134,8 @@ def check(state: ServerState, name: str, database: str) -> tuple[Slot, Slot]:
     held, lead = held_slot(name), lead_slot(name)
     made = dict(zip((held, lead), create_statements(name, state.version), strict=True))
     if (other := state.slots.get(lead)) is not None and not other.lost:
-        # A new held slot would begin at the end of the log, and the log that slower flows need would be lost when the
-        # lead moves.
+        # A new slot would begin at the end of the log. Once the lead slot moves, no slot would keep the log that slower
+        # flows need.
         made[held] = _copy_of(lead, held)
     missing = [statement for wanted, statement in made.items() if wanted not in state.slots]
     found: list[Slot] = []

@@ -1,4 +1,4 @@
-"""Reads and writes the messages between the publisher and the process of a secondary instance: JSON, followed by bytes."""
+"""Reads and writes messages between the publisher and a secondary instance's process: JSON, followed by bytes."""
 
 from __future__ import annotations
 
