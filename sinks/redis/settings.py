@@ -22,12 +22,12 @@ Template = Annotated[str, AfterValidator(check_template)]
 
 
 class RedisSettings(HeldSettings):
-    """``mode``: what happens to the key of a changed row: it is removed, or set to the row. ``remember_deleted``:
-    seconds for which an older value of a deleted row is not taken, in the mode ``set``. ``key``: template of the keys
-    of rows. ``keys``: templates of single tables, by their names in updates.
+    """``mode``: whether the key of a changed row is removed, or set to the row. ``remember_deleted``: in the mode
+    ``set``, seconds for which older values of a deleted row are refused. ``key``: the template of the keys of rows.
+    ``keys``: templates of single tables, by their names in updates.
 
-    ``tls_ca``: certificates of the authorities that the server's certificate may be of; ``None``: the system's.
-    ``tls_cert`` and ``tls_key``: the sink's own certificate, for a server that asks for one.
+    ``tls_ca``: certificates of the authorities that may sign the server's certificate; ``None``: the system's
+    authorities. ``tls_cert`` and ``tls_key``: the sink's own certificate and key, for a server that asks for one.
     """
 
     mode: Literal["delete", "set"] = "delete"
@@ -77,7 +77,7 @@ class RedisSettings(HeldSettings):
 
     @property
     def form(self) -> str:
-        """What is stored, and under which keys."""
+        """A text that identifies the form of the stored keys and values."""
         return f"{self.mode} {self.key} {sorted(self.keys.items())}"
 
     @property
@@ -97,7 +97,7 @@ class RedisSettings(HeldSettings):
 
     @property
     def user(self) -> str | None:
-        """The account; ``None``: the server's default one."""
+        """The account; ``None``: the server's default account."""
         name = urlsplit(self.url).username
         return unquote(name) if name else None
 

@@ -1,4 +1,4 @@
-"""A sink that is open: one server, or one database of it."""
+"""The open sink of Redis, which writes to one database of a server."""
 
 from __future__ import annotations
 

@@ -28,20 +28,20 @@ _CONNECT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
-    """Commands whose answers are not here yet. ``names``: the names of the commands."""
+    """Commands that were sent, whose answers have not arrived. ``names``: the names of the commands."""
 
     connection: Any
     names: Sequence[str]
 
 
 def pack(command: Command) -> bytes:
-    """A command as the server reads it."""
+    """A command in the protocol of the server."""
     words = [word if type(word) is bytes else str(word).encode() for word in command]
     return b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
 
 
 class _Login(CredentialProvider):
-    """The account. The file of its password may change while the sink runs."""
+    """The account for the login. Its password file is read at each login, because the file may change."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
@@ -55,7 +55,7 @@ class _Login(CredentialProvider):
 
 
 class Store:
-    """Nothing is connected before the first command. ``where``: the server, for messages.
+    """Connects at the first command. ``where``: the name of the server for messages.
 
     Methods raise :class:`~wormhole.model.errors.TargetUnavailable` and
     :class:`~wormhole.model.errors.TargetRefused`.
@@ -80,18 +80,18 @@ class Store:
             protocol=2,
             socket_timeout=_ANSWER_S,
             socket_connect_timeout=_CONNECT_S,
-            # A command that was sent twice could overtake what another process wrote in between.
+            # The client does not repeat commands: a repetition could overwrite a later write of another process.
             retry=Retry(NoBackoff(), 0),
             **tls,
         )
 
     async def run(self, *commands: Command) -> list[Any]:
-        """Send the commands together, and return their answers. Those behind a failed one may have been executed."""
+        """Send the commands together, and return their answers. Commands after a failed one may have been executed."""
         names = [str(command[0]) for command in commands]
         return await self.receive(await self.send([pack(command) for command in commands], names))
 
     async def send(self, packed: Sequence[bytes], names: Sequence[str]) -> Sent:
-        """Send packed commands. What is returned has to be received, or dropped."""
+        """Send packed commands. The caller has to pass the result to :meth:`receive` or :meth:`drop`."""
         async with self._usable():
             connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
             sent = Sent(connection, names)
@@ -114,7 +114,7 @@ class Store:
             return answers
 
     async def drop(self, sent: Sent) -> None:
-        """Wait for no answer. The commands may have been executed."""
+        """Give up waiting for the answers. The commands may have been executed."""
         await sent.connection.disconnect(nowait=True)
         await self._client.connection_pool.release(sent.connection)
 
@@ -123,7 +123,7 @@ class Store:
         try:
             yield
         except BaseException as error:
-            # The address may lead to another server now, and a connection may be left whose login has not ended.
+            # The address may lead to another server now, and the login of a connection may be incomplete.
             await self._client.connection_pool.disconnect(inuse_connections=False)
             if isinstance(error, RedisError | OSError):
                 await self._check_files()
@@ -131,7 +131,7 @@ class Store:
             raise
 
     async def _check_files(self) -> None:
-        """The client does not name a file for TLS that it cannot use."""
+        """Raise an error that names a wrong TLS file, because the client's error would not name the file."""
         settings = self._settings
         if settings.tls:
             await asyncio.to_thread(client_context, settings.tls_ca, settings.tls_cert, settings.tls_key)

@@ -1,4 +1,4 @@
-"""Values as a document has them, as values of a row again. Pure."""
+"""Converts the values of a stored JSON document back to values of a row. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["value_of"]
 
 
 def value_of(stored: Any, type_: str) -> Value:
-    """Inverse of :func:`wormhole.formats.json_values.value_as_json` for a column of this type. What another program
-    wrote becomes a value that is not the row's.
+    """Inverse of :func:`wormhole.formats.json_values.value_as_json` for a column of this type. A value that another
+    program wrote becomes some value that differs from the row's value.
     """
     try:
         return _value(stored, type_)

@@ -1,4 +1,4 @@
-"""Looks at every key of a database or every field of a hash, in several callbacks where one is too short."""
+"""Scans every key of a database or every field of a hash, in several callbacks if one does not suffice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wormhole.model.errors import TargetUnavailable
 
 __all__ = ["Sweeps"]
 
-# Seconds after which a sweep goes on in the next callback. The SDK cancels a callback after 30 s (handler_timeout).
+# Seconds after which a sweep continues in the next callback. The SDK cancels a callback after 30 s (handler_timeout).
 _TURN_S: Final = 12.0
 
 
 class Sweeps:
-    """Where the sweeps of shards have come. A shard has one at a time."""
+    """The progress of the sweeps of all shards. A shard has one sweep at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Sweeps:
         self._epochs: dict[str, tuple[int, int]] = {}  # by shard the epoch, and the number of the last move
 
     def assigned(self, notice: ShardNotice) -> None:
-        """An epoch begins. The sweep is repeated from its beginning if another process may have had the shard."""
+        """Begin an epoch. The sweep restarts from its beginning if another process may have had the shard."""
         epoch, move = self._epochs.get(notice.shard, (0, 0))
         if (epoch + 1, move) != (notice.epoch, notice.move):
             self._kept.pop(notice.shard, None)
@@ -40,12 +40,13 @@ class Sweeps:
         *,
         ends: bool = True,
     ) -> AsyncIterator[Any]:
-        """What the command finds with each cursor: everything that is there all the time. Some may come twice.
+        """Yield the results of a SCAN command, cursor by cursor. Keys that exist during the whole sweep are included,
+        and some may come twice.
 
-        ``what``: an id of the sweep. ``run`` returns when what was done with earlier portions is confirmed. ``ends``:
-        whether the sweep ends with its turn.
+        ``what``: an id of the sweep. ``command``: the command for a cursor. ``run``: runs a command after earlier
+        writes are confirmed. ``ends``: whether the sweep may be interrupted when the time of this callback is over.
 
-        Raises :class:`~wormhole.model.errors.TargetUnavailable` when it has to go on in another attempt.
+        Raises :class:`~wormhole.model.errors.TargetUnavailable` when the sweep has to continue in another attempt.
         """
         (info,) = await self._store.run(("INFO", "server"))
         name = f"{info['run_id']} {what}"  # a server that was restarted has other cursors

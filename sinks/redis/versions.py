@@ -1,7 +1,7 @@
-"""The version of a row's value: where in the log it is from, as text whose order is the order of the log. Pure.
+"""The version of a row's value: its position in the log, as text that sorts in the order of the log. Pure.
 
-Only decimal digits are in it: the server's scripts compare texts by the rules of its language, and in every language
-digits of one length are in the order of their numbers.
+The text has only decimal digits, because the server's scripts compare texts by the rules of the server's language. In
+every language, numbers with the same number of digits sort by their values.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["CHANGE", "READ", "UNFINISHED", "digits", "digits_as_bytes", "place"]
 
 CHANGE: Final = 0
 READ: Final = 1
-"""The class of existing rows, which are read behind the transaction that ends at their place."""
+"""The class of existing rows, which sort after the transaction that ends at their position."""
 UNFINISHED: Final = 2
-"""The class of changes with the place where their transaction begins, because its end is not known: its last update
-was parked, or they were parked themselves."""
+"""The class of changes that have the position of their transaction's beginning, because the end is not known: the last
+update of the transaction was parked, or the changes themselves were parked."""
 
 
 def digits(number: int) -> str:
-    """A number behind the length of its text, so that shorter numbers come first. ``number``: 0 to 10**99 - 1."""
+    """A number after the length of its text, so that shorter numbers sort first. ``number``: 0 to 10**99 - 1."""
     text = str(number)
     return f"{len(text):02}{text}"
 
@@ -34,5 +34,5 @@ def digits_as_bytes(number: int) -> bytes:
 
 
 def place(position: LogPosition, kind: int) -> str:
-    """The version without the era before it and the index behind it. ``kind``: the class."""
+    """The middle part of a version, between the era and the update's index. ``kind``: the class."""
     return f"{digits(position.incarnation)}{digits(position.file)}{digits(position.offset)}{kind}"

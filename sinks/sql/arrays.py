@@ -1,4 +1,4 @@
-"""Rows of databases that take all of a statement's rows column by column."""
+"""Statements for databases that take the rows of a statement column by column, as arrays (PostgreSQL, DuckDB)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["Arrays"]
 
 
 class Arrays(Database):
-    """The rows of a statement are a table ``d``. The names of its columns are none of a target, which are reserved."""
+    """Writes rows from a derived table ``d``, whose column names are reserved, so that no target has them."""
 
     _from: ClassVar[str] = ""
-    """Where the expressions of :meth:`_column` are taken from."""
+    """The table expression from which the expressions of :meth:`_column` read."""
 
     def __init__(self) -> None:
-        self._left_out: dict[str, int] = {}  # tries, by target
+        self._left_out: dict[str, int] = {}  # by target the number of tries to leave out
 
     def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
         names = [*(column.name for column in columns), *own]
@@ -53,17 +53,17 @@ class Arrays(Database):
 
     @abstractmethod
     def _column(self, column: TargetColumn, place: int) -> str:
-        """The expression for the values of a column, which is the statement's column ``place``. A cast to a type with a
-        length would cut them.
+        """The expression for the values of a column, which is the statement's column number ``place``. It is not cast
+        to a type with a length, because the cast would truncate values.
         """
 
     @abstractmethod
     def _given(self, connection: Any, columns: Columns, data: Data) -> list[Any]:
-        """Hand the values over. Returns those of the statement."""
+        """Pass the columns of values to the database. Returns the parameters of the statement."""
 
     def _tries(self, target: str) -> bool:
-        """Whether to try the way for rows that are new. After it failed, the next tries are left out: the rows of a
-        backfill that is repeated are all there.
+        """Whether to try the faster statement for new rows. After a failure the next tries are left out, because all
+        rows of a repeated backfill exist already.
         """
         if left := self._left_out.get(target, 0):
             self._left_out[target] = left - 1

@@ -1,7 +1,7 @@
-"""What is left of a batch of updates for one table: at most one change of each row. Pure.
+"""Reduces a batch of updates of one table to at most one change of each row. Pure.
 
-An update of a row replaces what earlier updates of the batch left of it, so that each row is written once. What touches
-many rows, and what needs the stored row, is a step of its own between two such changes.
+A later update of a row replaces the result of earlier updates in the batch, so that each row is written once. An
+operation on many rows, or one that needs the stored row, is a separate step between two such groups of changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = tuple[Key, tuple[Value, ...]]
 _WHOLE: Final = frozenset({Op.INSERT, Op.READ, Op.UPSERT})
 _NEW: Final = frozenset({Op.INSERT, Op.READ})
 _IMAGES: Final = _WHOLE | {Op.UPDATE}
-_LEFT: Final = 1024  # keys
+_LEFT: Final = 1024  # the most keys that are remembered as left by their row
 _ENTRY: Final = 200
 """Bytes of an entry of :class:`Moved`, without the text of its key."""
 
@@ -45,11 +45,11 @@ class Rows:
 
 @dataclass(slots=True)
 class Write:
-    """Changes of rows, each of another key. Deletes come first.
+    """A step with changes of rows with different keys. Deletes come first.
 
-    ``deletes``: keys. ``upserts``: rows by the columns that they have; all other columns stay as they are. ``patches``:
-    the same for rows that have to be there. ``appends``: rows without a key. ``new``: the rows of ``upserts`` were all
-    inserted or read.
+    ``deletes``: keys. ``upserts``: rows to insert or update, grouped by their columns; all other columns keep their
+    values. ``patches``: rows to update that have to exist, grouped in the same way. ``appends``: rows without a key.
+    ``new``: whether all rows of ``upserts`` were inserted or read in the source.
     """
 
     deletes: list[Key] = field(default_factory=list)
@@ -61,12 +61,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Every row of the shard goes."""
+    """A step that removes every row of the shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Every row of the shard from ``begin`` (inclusive) to ``end`` (exclusive) goes."""
+    """A step that removes every row of the shard from ``begin`` (inclusive) to ``end`` (exclusive)."""
 
     begin: Key
     end: Key
@@ -74,7 +74,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The row ``old`` gets the key ``new``, and these values."""
+    """A step that gives the row with the key ``old`` the key ``new``, and these values."""
 
     old: Key
     new: Key
@@ -87,7 +87,7 @@ Step = Write | Clear | Range | Move
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some columns of a row. ``whole``: they are written whether or not the row is there."""
+    """Some columns of a row. ``whole``: whether they are written even if the row does not exist."""
 
     columns: Names
     values: tuple[Value, ...]
@@ -109,16 +109,17 @@ class _Image:
 
 @dataclass(slots=True)
 class Room:
-    """Bytes that the entries of one shard's open transaction take, and may take."""
+    """The memory for moved keys of one shard's open transaction. ``size``: the most bytes; ``taken``: the used
+    bytes."""
 
     size: int = 64 << 20
     taken: int = 0
 
 
 class Moved:
-    """The keys that rows got by a change of their key in the open transaction, while another row may still have them:
-    a key of PostgreSQL may be deferrable. ``rows``: a hash of each row's values. ``lost``: a row may be gone, because
-    for some key the room had no place, or it is not known which row has the key.
+    """The keys to which rows moved in the open transaction while another row may still have the same key, as a
+    deferrable key of PostgreSQL allows. ``rows``: by key a hash of the values of the row that moved. ``lost``: whether
+    a row may be lost, because the memory was full, or because it is not known which row has a key.
     """
 
     def __init__(self, room: Room) -> None:
@@ -134,7 +135,7 @@ class Moved:
         return not self.rows and not self._left
 
     def begin(self, update: Update) -> None:
-        """Forget those of an earlier transaction."""
+        """Forget the keys of an earlier transaction."""
         if (transaction := update.transaction.id) != self._transaction:
             self._transaction = transaction
             self.clear()
@@ -146,12 +147,12 @@ class Moved:
         self._left.clear()
 
     def leave(self, key: Key) -> None:
-        """A row does not have this key any more, and what came to the key before that is settled."""
+        """Note that a row no longer has this key, so that at most one row has it now."""
         if self.rows.pop(key, None) is not None:
             self._room.taken -= _entry(key)
 
     def leave_for_another(self, key: Key) -> None:
-        """The same for a row that has another key now: a row that comes to this one next is alone there."""
+        """Note that a row moved from this key to another key. The next row with this key is then the only one."""
         if key in self.rows:
             self.leave(key)
             return
@@ -160,9 +161,9 @@ class Moved:
             del self._left[next(iter(self._left))]
 
     def come(self, key: Key, update: Update, after: Mapping[str, Value]) -> None:
-        """A row has this key now."""
+        """Note that the row of ``update`` has this key now, with the values ``after``."""
         alone = self.took(key)
-        if key in self.rows:  # then a third row comes to it, unless its own row changed
+        if key in self.rows:  # a third row has come to the key, unless the row with the key changed
             self.lost |= not alone and (update.old_key is not None or update.op is Op.INSERT)
         else:
             if alone or update.old_key is None or not _is_whole(update.before):
@@ -174,14 +175,14 @@ class Moved:
         self.rows[key] = _digest(after.values())
 
     def took(self, key: Key) -> bool:
-        """A row has this key now. Returns whether it is known that no other one has."""
+        """Note that a row has this key now. Returns whether it is known that no other row has the key."""
         known = key in self._left
         if known:
             del self._left[key]
         return known
 
     def is_other(self, key: Key, before: Mapping[str, Value] | None) -> bool:
-        """Whether the row that was as ``before`` is another one than that which came to the key."""
+        """Whether the row with the values ``before`` is not the row that moved to the key."""
         known = self.rows.get(key)
         return known is not None and _is_whole(before) and known != _digest(before.values())
 
@@ -199,11 +200,11 @@ class _Changes:
         self.images: dict[Key, tuple[Value, ...] | _Part | None] = {}
         self.appends: dict[Names, list[Row]] = {}
         self.under: dict[Key, _Image | None] = {}
-        """What the row was, if there was one, that has a key to which another row came since the last step. ``None``:
-        it is as it is stored."""
+        """By key to which another row moved since the last step, the former row with the key. ``None``: the former row
+        is unchanged in the database."""
 
     def take(self) -> Iterator[Write]:
-        """The step, if there is something to do."""
+        """The step for the collected changes; no step if there are none."""
         if not self.images and not self.appends:
             return
         deletes: list[Key] = []
@@ -221,7 +222,7 @@ class _Changes:
         self.images, self.appends, self.under, self.new = {}, {}, {}, True
 
     def add(self, update: Update) -> Iterator[Step]:
-        """Take an update in. Yields the steps that come before what is left."""
+        """Add an update. Yields the steps that have to come before the changes that remain collected."""
         op = update.op
         self.moved.begin(update)
         if op is Op.TRUNCATE:
@@ -253,7 +254,7 @@ class _Changes:
         key, old = update.key, update.old_key
         if len(part.columns) == len(self.names):
             if old is None and self.moved.is_other(key, update.before):
-                self.under[key] = _Image(part.values)  # another row has the key already
+                self.under[key] = _Image(part.values)  # another row already has the key
                 return
             if old is not None:
                 self._vacate(old, update)
@@ -270,7 +271,7 @@ class _Changes:
             self.images[key] = part
         elif (before := self._part(key)) is not None:
             self.images[key] = part.over(before)
-        elif part.whole:  # the deleted row had other columns
+        elif part.whole:  # the row was deleted before, so its other columns are not kept
             yield from self.take()
             self.images[key] = part
 
@@ -279,14 +280,14 @@ class _Changes:
         return _Part(self.names, image, True) if isinstance(image, tuple) else image
 
     def _leave(self, key: Key | None, update: Update) -> None:
-        """The row does not have the key any more."""
+        """Handle that the row of ``update`` no longer has the key."""
         if key is not None:
             self._vacate(key, update)
             self.moved.leave(key)
 
     def _vacate(self, key: Key, update: Update) -> None:
-        """The row is about to leave the key. What is there afterwards: the row that came to it, if this is the one
-        from before; else what was there before this one came. Where both have the same values, it is the same.
+        """Find the image of the key after one of two rows leaves it. If the former row leaves, the row that moved to
+        the key stays. If the row that moved to the key leaves, the former row stays. Equal rows need no distinction.
         """
         if self.moved.is_other(key, update.before):
             self.under.pop(key, None)
@@ -303,10 +304,10 @@ class _Changes:
             del self.images[key]
         else:
             self.images[key] = None
-            self.moved.lost = True  # a step wrote the row over the one that was there, if there was one
+            self.moved.lost = True  # a former step may have overwritten another row with this key
 
     def _move(self, old: Key, new: Key, part: _Part) -> Iterator[Step]:
-        """Columns that are not in the log stay with the row, whose key changes."""
+        """Change the key of a row. Columns that the log lacks keep their values."""
         before = self._part(old)
         if before is not None and before.whole:
             self.images[old], self.images[new] = None, part.over(before)
@@ -322,10 +323,10 @@ class _Changes:
 
 
 def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
-    """The steps that have the effect of the ``updates``, which are of one table and schema. ``moved``: the moved keys
-    of that table.
+    """The steps that have the effect of the ``updates``, which have one table and schema. ``moved``: the moved keys of
+    that table.
 
-    Raises :class:`~sinks.sql.failures.RowRefused` for an update that no row follows from.
+    Raises :class:`~sinks.sql.failures.RowRefused` for an update that determines no row.
     """
     usual = _usual(updates) if moved.knows_nothing else None
     if usual is not None:
@@ -338,7 +339,7 @@ def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
         if op in _IMAGES and (after := update.after) is not None:
             changes.names = changes.names or tuple(after)
             values = tuple(after.values())
-            # A row with all its columns, and with the key that it had, without a call.
+            # The usual case, a row with all its columns and an unchanged key, is handled here without a call.
             whole = UNAVAILABLE not in values and (op in _NEW or update.old_key is None) and not update.left
             if whole and moved.knows_nothing and (key := update.key):
                 changes.images[key] = values
@@ -348,7 +349,7 @@ def steps(updates: list[Update], moved: Moved) -> Iterator[Step]:
 
 
 def _usual(updates: list[Update]) -> Write | None:
-    """The step if each update leaves a row with all its columns and the key that it had."""
+    """The step for updates that all have every column and an unchanged key; ``None`` for any other updates."""
     found = by_column(updates)
     if found is None:
         return None
@@ -362,7 +363,7 @@ def _usual(updates: list[Update]) -> Write | None:
 
 
 def _digest(values: Iterable[Value]) -> int:
-    """Equal for equal values. NaN is equal to itself."""
+    """A hash that is equal for equal values. NaN is equal to itself."""
     return hash(repr(list(values)))
 
 
@@ -381,8 +382,8 @@ def _columns(groups: Mapping[Names, Sequence[Row]]) -> dict[Names, Rows]:
 
 
 def _after(update: Update) -> Mapping[str, Value] | None:
-    """The row after the update. A column that only the image before has did not change: a large value of PostgreSQL,
-    or whatever `binlog_row_image` leaves out.
+    """The row after the update. A column that only the image before the change has did not change: a large value of
+    PostgreSQL, or a column that `binlog_row_image` leaves out.
     """
     before, after = update.before, update.after
     if before is None or after is None or UNAVAILABLE not in after.values():
@@ -391,6 +392,6 @@ def _after(update: Update) -> Mapping[str, Value] | None:
 
 
 def _part(after: Mapping[str, Value], whole: bool) -> _Part:
-    """``whole``: the operation writes the row whether or not it is there."""
+    """The known columns of a row. ``whole``: whether they are written even if the row does not exist."""
     known = {name: value for name, value in after.items() if value is not UNAVAILABLE}
     return _Part(tuple(known), tuple(known.values()), whole or len(known) == len(after))

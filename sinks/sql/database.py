@@ -1,4 +1,4 @@
-"""What the mirror needs of a database, and the statements that all of them have in common."""
+"""The port of a target database, and the statements that all databases have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Own = Mapping[str, Any]
 """Values of the sink's own columns, by name."""
 Columns = Sequence[TargetColumn]
 Data = Sequence[Sequence[Any]]
-"""The values of each column, all of the same length."""
+"""The values column by column. All columns have the same number of values."""
 
 
 _LISTED: Final = (
@@ -34,12 +34,13 @@ _THERE: Final = {
     Dialect.SQLITE: "SELECT type = 'table' FROM sqlite_master WHERE name = %s",
     Dialect.DUCKDB: _LISTED.format("current_schema() AND table_catalog = current_database()"),
 }
-"""Whether what has a name is a table."""
+"""By dialect, the query whether the object with a name is a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A condition of a statement. ``text``: SQL with ``%s`` for each of the ``values``; a name has no ``%`` in it."""
+    """A condition of a statement. ``text``: SQL with ``%s`` for each of the ``values``. Names in it contain no
+    ``%``."""
 
     text: str
     values: tuple[Any, ...] = ()
@@ -58,35 +59,35 @@ class Database(ABC):
     """
 
     dialect: Dialect
-    """Known after the first connection."""
+    """The dialect, which is known after the first connection."""
     store: Store[Any]
-    """Connections with the shards' transactions."""
+    """Opens the connections for the shards' transactions."""
     largest: int | None = None
-    """Bytes of an update that the database takes for certain; known after the first connection."""
+    """The most bytes of an update that the database certainly accepts. Known after the first connection."""
 
     sink_table: ClassVar[str]
-    """Makes the table ``wormhole_sink`` where it is missing."""
+    """The statement that makes the table ``wormhole_sink`` if it is missing."""
     lock_bounds: ClassVar[tuple[str, ...]] = ()
-    """Bound how long the DDL of a transaction waits for the locks of others, and let one of them run at a time."""
+    """Statements before DDL: they bound the wait for locks, and let only one transaction run DDL at a time."""
 
     @abstractmethod
     def run(self, connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement; none for one that returns none."""
+        """Run a statement. Returns its rows; no rows for a statement that has no result."""
 
     def table(self, connection: Any, name: TableName) -> TargetTable | None:
         """See :func:`~sinks.sql.schema.catalogue.actual`."""
         return actual(partial(self.run, connection), name, self.dialect)
 
     def has(self, connection: Any, own: str) -> bool:
-        """Whether a table of the sink's own is there. Raises :class:`~wormhole.model.errors.TargetRefused` if the name
-        is of something else.
+        """Whether the sink's own table of this name exists. Raises :class:`~wormhole.model.errors.TargetRefused` if an
+        object that is not a table has the name.
         """
         found = self.run(connection, _THERE[self.dialect], [own])
         return bool(found) and (bool(found[0][0]) or self.table(connection, TableName(None, own)) is not None)
 
     def lacks(self, connection: Any) -> str:
-        """The statement that gives the account the right to make the first table; empty where it has it, or where only
-        trying shows that.
+        """The statement that gives the account the missing right to make the first table; empty if the account has the
+        right, or if only a try can show whether it has.
         """
         return ""
 
@@ -95,18 +96,18 @@ class Database(ABC):
         """Run a statement. Returns how many rows its condition selected."""
 
     def settle(self, connection: Any) -> None:  # noqa: B027 - most databases do not work ahead
-        """Wait until the rows of every earlier call are written. Raises what those calls raise."""
+        """Wait until the rows of every earlier call are written. Raises the errors of these calls."""
 
     @abstractmethod
     def upsert(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool) -> None:
-        """Insert rows, or replace these columns where their keys are there. Without a key all are inserted. ``new``:
-        probably none of them is there.
+        """Insert rows, or replace these columns of rows whose keys exist. Rows of a table without a key are always
+        inserted. ``new``: whether probably none of the rows exists.
         """
 
     @abstractmethod
     def patch(self, connection: Any, table: TargetTable, columns: Columns, data: Data, own: Own, scope: Scope) -> int:
-        """Replace columns of rows with these keys that are in ``scope``. The columns begin with those of the key.
-        Returns how many rows were there.
+        """Replace columns of rows with these keys that are in ``scope``. ``columns`` begins with the key's columns.
+        Returns how many of the rows exist.
         """
 
     @abstractmethod
@@ -124,7 +125,7 @@ class Database(ABC):
         return quoted(name, self.dialect).replace("%", "%%")
 
     def listed(self, columns: Columns) -> str:
-        """Columns that are read, in the form that a reader of values understands."""
+        """The list of columns of a SELECT, in the form for :func:`~sinks.sql.schema.values.reader`."""
         return ", ".join(selected(column, self.dialect).replace("%", "%%") for column in columns)
 
     def named(self, name: TableName) -> str:
@@ -132,15 +133,15 @@ class Database(ABC):
         return name.quoted(self.dialect).replace("%", "%%")
 
     def assigned(self, names: Iterable[str]) -> str:
-        """Assignments with a value for each name."""
+        """The assignments of an UPDATE, with a parameter for each name."""
         return ", ".join(f"{self.quoted(name)} = %s" for name in names)
 
     def equal(self, values: Mapping[str, Any]) -> Scope:
-        """Rows with these values, by the columns' names."""
+        """The condition for rows with these values, by the columns' names."""
         return Scope.all(Scope(f"{self.quoted(name)} = %s", (value,)) for name, value in values.items())
 
     def above(self, key: Sequence[str], last: Sequence[Any]) -> Scope:
-        """Rows with a larger key than ``last``, in a form that every database answers from its index."""
+        """The condition for rows with a larger key than ``last``, in a form for which every database uses its index."""
         first = self.quoted(key[0])
         if len(key) == 1:
             return Scope(f"{first} > %s", tuple(last))

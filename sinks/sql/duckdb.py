@@ -1,4 +1,4 @@
-"""Rows of DuckDB: one file that one process has open."""
+"""The database port for DuckDB: a file that only one process can have open."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _MARKS: Final = re.compile(r"%([s%])")
 _TIMEOUT_S: Final = 20.0
 _THREADS: Final = 2
 _MAGIC: Final = slice(8, 12)
-_LEFT_OUT: Final = 1000  # tries
+_LEFT_OUT: Final = 1000  # tries of the faster statement that are left out after a failure
 _ROWS: Final = "_wormhole_rows"
 
 
 class _Session:
-    """One connection. No statement of the sink ends its transaction, so savepoints, which DuckDB has not, are not
-    needed to notice that.
+    """One connection. DuckDB has no savepoints, which would show that a statement ended the transaction. They are not
+    needed, because no statement of the sink ends it.
 
-    ``ended``: called once, after it was closed.
+    ``ended``: called once, after the connection was closed.
     """
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, ended: Callable[[], None]) -> None:
@@ -69,7 +69,7 @@ class _Session:
         return nullcontext()
 
     def rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement; of a change, how many rows it changed."""
+        """Run a statement. Returns its rows; for a change, one row with the number of changed rows."""
         try:
             found: list[tuple[Any, ...]] = self._cursor.execute(statement, values).fetchall()
         except duckdb.Error:
@@ -78,7 +78,7 @@ class _Session:
         return found
 
     def register(self, rows: pyarrow.Table) -> None:
-        """Let statements read the rows."""
+        """Make the rows available to statements as a table."""
         self._cursor.register(_ROWS, rows)
 
     async def begin(self) -> None:
@@ -116,7 +116,7 @@ class _Session:
 
 
 class _Store(Store[_Session]):
-    """The file is open as long as a connection is, so that another process can take it over."""
+    """Opens the file while it has a connection, and then closes it, so that another process can take it over."""
 
     blocking = True
     dialect = _DIALECT
@@ -169,17 +169,18 @@ class _Store(Store[_Session]):
             raise TargetUnavailable(f"{self._path} cannot be opened: {said}") from error
 
     def _is_ours(self) -> bool:
-        """DuckDB would look for an extension that reads a file of another program, on the internet too."""
+        """Whether the file is DuckDB's, or missing. For any other file DuckDB would search for an extension, even on
+        the internet."""
         try:
             with self._path.open("rb") as file:
                 start = file.read(_MAGIC.stop)
         except OSError:
-            return True  # it is missing, or DuckDB reports why it cannot be read
+            return True  # the file is missing, or DuckDB reports why it cannot be read
         return not start or start[_MAGIC] == b"DUCK"
 
 
 class DuckDb(Arrays):
-    """See the port. ``memory``: bytes that the database may use for its work."""
+    """The database in one file. ``memory``: the most bytes that DuckDB may use for its work."""
 
     dialect = Dialect.DUCKDB
     _from = f" FROM {_ROWS}"
@@ -202,7 +203,8 @@ class DuckDb(Arrays):
     def upsert(
         self, connection: _Session, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool
     ) -> None:
-        """An INSERT that looks for each row takes twice the time. One that fails ends the transaction."""
+        """Try a plain INSERT for new rows, which takes half the time of an upsert. If it fails, the transaction
+        ends."""
         name = str(table.name)
         if not (new and table.key and self._tries(name)):
             super().upsert(connection, table, columns, data, own, new=new)
@@ -222,7 +224,8 @@ class DuckDb(Arrays):
 
 
 def _arrow(values: Sequence[Any]) -> pyarrow.Array[Any]:
-    """The values of one column. Text becomes every type as a literal does."""
+    """The values of one column as an Arrow array. DuckDB converts text to the column's type as it converts a
+    literal."""
     types = set(map(type, values)) - {type(None)}
     if types and types <= {str, bytes, float, bool}:
         return pyarrow.array(values)
@@ -238,5 +241,5 @@ def _arrow(values: Sequence[Any]) -> pyarrow.Array[Any]:
 
 
 def _marked(sql: str) -> str:
-    """The statement with the driver's marks for values."""
+    """The statement with the driver's parameter marks."""
     return _MARKS.sub(lambda mark: "?" if mark[1] == "s" else "%", sql)

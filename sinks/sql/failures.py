@@ -1,4 +1,4 @@
-"""What an error of a database means for a sink. No message has a value of a row."""
+"""Turns an error of a database into an error of the port. No message contains a value of a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RowRefused", "database_error", "refusal"]
 
 
 class RowRefused(Fatal):
-    """No row of the target follows from an update. It is parked, or its flow halts."""
+    """An update cannot be applied to a row of the target. The update is parked, or its flow halts."""
 
     code: str = "record-refused"
 
@@ -83,7 +83,7 @@ _NO_RIGHT: Final = re.compile(r"permission denied for database")
 
 
 def database_error(error: Exception, table: str) -> WormholeError:
-    """The error of the port for what a driver raised while rows of the target ``table`` were written or read."""
+    """The error of the port for a driver's error while rows of the target ``table`` were written or read."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy's have the driver's in them
     meaning, name = _meaning(error)
     if meaning is _Meaning.AWAY:
@@ -107,8 +107,8 @@ def database_error(error: Exception, table: str) -> WormholeError:
 
 
 def refusal(error: Exception) -> TargetRefused | TargetUnavailable | None:
-    """The error if only an operator can change that the sink cannot use its own tables, or cannot connect, and if the
-    server is not trusted.
+    """The error of the port for a driver's error while the sink connects or uses its own tables; ``None``: the error is
+    temporary.
     """
     if _UNTRUSTED in (words := str(error)):
         return untrusted("the database", " ".join(words.split()))
@@ -138,7 +138,7 @@ def _meaning(error: Any) -> tuple[_Meaning, str]:
 
 
 def _without_state(error: Any) -> _Meaning:
-    """PostgreSQL could not be reached, was lost, or refused the session."""
+    """The meaning of a PostgreSQL error without SQLSTATE: the server could not be reached, or refused the session."""
     words = str(error)
     if _NO_RIGHT.search(words):
         return _Meaning.RIGHTS
