@@ -49,7 +49,7 @@ class ShardTransactions(Generic[C]):
         self._session: Session[C] | None = None
         self._stored: MarkerRow | None = None  # the row in the table; None: unknown until the next ASSIGNED
         self._confirmed = 0, 0  # epoch and version of the last row that was stored
-        self._nonce: bytes | None = None  # of the open transaction; None: no transaction is open
+        self._nonce: bytes | None = None  # for the open transaction; None: no transaction is open
         self._letters: list[str] = []  # dead letters that the open transaction applied
         self._among_letters = False  # whether dead letters may still come, which precede all other updates of an epoch
 
