@@ -267,8 +267,8 @@ class SqliteSource:
             record.cut(kept.seq)
         self.history += 1
         _log.warning(
-            "%s was replaced or restored, or another publisher deleted its changes: it no longer has those up to %d "
-            "that were read, but for those up to %d. Next: flows that cannot go on are held, with the range",
+            "%s was replaced or restored, or another publisher deleted its changes: they were read up to %d, and it "
+            "has only those up to %d. Next: nothing; flows that cannot continue are held and report the range",
             self._path,
             end.seq,
             0 if kept is None else kept.seq,

@@ -2,7 +2,7 @@
 
 The offset of a place is the number of the last transaction before it. A NameNode that was restored from an older image
 keeps its identity and uses transaction numbers again. So only the content of a transaction proves that the log is the
-same. The anchor of a datamarker is a checksum of the last transaction with events before it.
+same. A datamarker's anchor is the number and the checksum of the last transaction with events before it.
 """
 
 from __future__ import annotations

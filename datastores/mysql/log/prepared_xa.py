@@ -41,9 +41,9 @@ class _Group:
 
 
 class Prepared:
-    """The unresolved groups of one reader. A group is the events of one prepared transaction. ``folder``: for a file,
-    which has no name. ``budget``: its largest size. ``memory``: bytes kept in memory. ``held``: the most bytes of an
-    event that is returned whole."""
+    """The unresolved groups of one reader. A group is the events of one prepared transaction. ``folder``: of
+    the groups' file, which has no name. ``budget``: the file's largest size. ``memory``: bytes kept in memory.
+    ``held``: the most bytes of an event that is returned whole."""
 
     def __init__(self, folder: Path, budget: int, memory: int = MEMORY, held: int = MEMORY) -> None:
         self._folder = folder

@@ -56,7 +56,7 @@ class IdClaims:
         """Lend an id that no other reader of this server uses. ``connection`` then holds the id's lock. ``avoid``: the
         server's own id, which is not lent.
 
-        Raises :class:`SourceUnavailable` if all ids are in use, with a connection that uses one of them.
+        Raises :class:`SourceUnavailable` if all ids are in use. Its message names a connection that uses one.
         """
         busy: list[int] = []
         with self._taking:

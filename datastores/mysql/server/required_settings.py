@@ -97,7 +97,7 @@ def _binlog_format(settings: Settings) -> Finding:
         "binlog_format",
         PROBLEM,
         f"binlog_format={value}: the log holds statements",
-        "what rows they changed cannot be known from them",
+        "statements do not show which rows they changed",
         f"{to_set(settings, 'binlog_format', _ROW, _NEW_FILE)}\n({_NEW_SESSIONS})",
     )
 

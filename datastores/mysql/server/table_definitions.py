@@ -151,7 +151,7 @@ def with_old_digits(table: TableMap, definition: Definition | None, logged_s: in
         raise DecodeError(
             f"{table.name} has TIME, DATETIME or TIMESTAMP columns of the format before MariaDB 10.1.2, and "
             "the log does not "
-            f"say how many digits their fractions had when it was written: {', '.join(names[i] for i in old if names)}",
+            f"show how many digits their fractions had at that time: {', '.join(names[i] for i in old if names)}",
             hint="SET GLOBAL mysql56_temporal_format = ON; "
             f"ALTER TABLE {sql_name(table.database, table.table)} FORCE; what was logged before "
             "cannot be read: name the table in skip_tables and restart the publisher, or start the application anew "

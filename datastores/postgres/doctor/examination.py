@@ -89,7 +89,7 @@ def _version(state: ServerState) -> Iterator[Finding]:
             WARN,
             f"PostgreSQL {version} is newer than this release of Wormhole, which knows "
             f"{OLDEST_VERSION // 10000} to {NEWEST_VERSION}",
-            "what is new in its log may halt a flow, with a message that names it",
+            "new features of its log may halt a flow, with a message that names them",
             "upgrade Wormhole (docs/upgrade.md)",
         )
 

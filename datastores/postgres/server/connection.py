@@ -415,7 +415,7 @@ def _proof(address: Address, asked: Asked | None) -> dict[str, str]:
         return {}
     if pq.version() < _KEYS_SINCE:
         raise UsageError(
-            f"{address}: libpq {pq.version() // 10000} cannot prove the password to a server that nothing vouches for",
+            f"{address}: libpq {pq.version() // 10000} cannot prove the password to an unverified server",
             hint="install psycopg[binary] 3.3 or later, which brings libpq 18; or write "
             "?sslmode=verify-full&sslrootcert=/path/of/ca.pem behind the URL",
             code="login-refused",

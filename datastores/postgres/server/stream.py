@@ -78,7 +78,7 @@ class Stream:
             return self._take()
         if time.monotonic() - self._heard_s > _SILENCE_S:
             raise SourceSilent(
-                f"the server sent nothing for {_SILENCE_S:g} s, not even that it is there",
+                f"the server sent nothing for {_SILENCE_S:g} s, not even a keepalive",
                 hint="check the network between; a retry follows",
             )
         return []

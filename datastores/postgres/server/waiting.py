@@ -26,5 +26,5 @@ def ready(descriptor: int, events: int, deadline: float, interrupt: int) -> bool
     left = deadline - time.monotonic()
     found = [one for one, _ in poll.poll(max(0.0, left) * 1000)]
     if interrupt in found:
-        raise SourceUnavailable("the server was no longer waited for", hint="a retry follows")
+        raise SourceUnavailable("the wait for the server was interrupted", hint="a retry follows")
     return bool(found) and left > 0  # the deadline also ends the wait for a server that never stops sending

@@ -131,7 +131,7 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
     """The reasons why families cannot be read, by name. Readable families are left out."""
     if options.db.get("recycle_log_file_num", "0") != "0":
         recycled = Problem(
-            "recycle_log_file_num is set, and a second instance of the database hangs at a WAL that is written over",
+            "recycle_log_file_num is set: a second instance of the database hangs at a WAL file that is overwritten",
             "open the database with recycle_log_file_num=0",
             code="table-unreadable",
         )
@@ -140,7 +140,7 @@ def refusals(families: dict[str, Family], options: DatabaseOptions) -> dict[str,
     if default is not None and (problem := _refusal(default, options)):
         # No instance can be opened without the default family.
         others = Problem(
-            f"no family can be read without {_DEFAULT}, and of that {problem.text}",
+            f"no family can be read, because {_DEFAULT} cannot: {problem.text}",
             problem.hint,
             code="table-unreadable",
         )
