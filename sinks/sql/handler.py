@@ -31,8 +31,9 @@ _OWN_TABLES: Final = frozenset({"wormhole_marker", "wormhole_sink", "wormhole_un
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """What has to be there before the next row of a target: the table, and the owner's entry. ``rows``: notes about the
-    rows of the source's table. ``stale``: whether these rows lack values, even where the target has the table.
+    """A definition that has to be made before the next row of a target: the table, and the owner's entry. ``rows``: the
+    entry that marks the source's rows as unverified. ``stale``: whether these rows lack values, even if the target has
+    the table.
     """
 
     target: TargetTable
@@ -43,9 +44,10 @@ class _Definition:
 
 @dataclass(slots=True)
 class _Shard:
-    """``tables``: the tables of this epoch, by the source's name; ``None``: there is no such target. ``moved``: those
-    of the open transaction, by the source's name, all in one ``room``. ``defined``: what the next rollback does;
-    ``failed``: why that failed for a target the last time. ``generation``: the generation of the last backfill.
+    """The state of one shard. ``tables``: the tables of this epoch, by the source's name; ``None``: there is no such
+    target. ``moved``: the moved keys of the open transaction, by the source's name; all use the memory of ``room``.
+    ``defined``: the definition that the next rollback makes; ``failed``: a target whose last definition failed, and the
+    error. ``generation``: the generation of the last backfill.
     """
 
     log: str = ""
@@ -58,16 +60,16 @@ class _Shard:
     generation: int = 0
 
     def forget_moved(self) -> None:
-        """The open transaction is delivered again."""
+        """Forget the moved keys, because the open transaction is delivered again."""
         self.moved, self.room = {}, Room()
 
 
 class MirrorHandler(TransactionalHandler[Any]):
-    """See the base class.
+    """Writes the rows of updates to their target tables.
 
-    A target is created and altered outside of the shard's transaction, which would wait for itself and in MySQL would
-    be committed: :meth:`on_schema` fails, the transaction is rolled back, then the statements run on a connection of
-    their own, and the delivery that follows finds them done.
+    DDL for a target does not run in the shard's transaction: on another connection it would wait for the transaction's
+    locks, and in MySQL it would commit the transaction. So :meth:`on_schema` fails and the transaction is rolled back.
+    Then the DDL runs on a connection of its own, and the next delivery finds the new definition.
     """
 
     state_only = True
@@ -81,7 +83,7 @@ class MirrorHandler(TransactionalHandler[Any]):
         self.figures = Figures(unverified=self._unverified)
 
     def on_shard_notice(self, notice: ShardNotice) -> None:
-        """An epoch begins: targets are compared again."""
+        """Begin an epoch, in which targets are compared with their sources again."""
         if notice.kind is NoticeKind.ASSIGNED:
             shard = self._shards.setdefault(notice.shard, _Shard())
             shard.log, shard.owner = notice.log, f"{notice.application}/{notice.dataset}"
@@ -91,7 +93,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             shard.forget_moved()
 
     def on_schema(self, change: SchemaChange, connection: Any) -> None:
-        """Compare the target with the rows that follow."""
+        """Compare the target with the schema of the following rows."""
         shard, dialect = self._shards[change.shard], self._database.dialect
         name = target_name(self._settings, shard.log, change.table)
         if name.table.lower() in _OWN_TABLES:
@@ -159,7 +161,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             _log.warning(text, table, absent)
 
     def _note_lost(self, shard: _Shard, update: Update, connection: Any) -> None:
-        """The table is unverified in this shard from the transaction's commit on."""
+        """Mark the table as unverified in this shard, when the transaction commits."""
         name = target_name(self._settings, shard.log, update.table)
         rows = Unverified(name, shard.owner, update.table)
         if not rows.is_noted(self._database, connection, update.shard, update.generation):
@@ -169,12 +171,12 @@ class MirrorHandler(TransactionalHandler[Any]):
         self._unverified.add((update.shard, update.table))
 
     def on_datamarker(self, marker: Datamarker, connection: Any) -> None:
-        """Wait for the rows that the transaction has to have."""
+        """Wait until all rows of the transaction are written."""
         with self._translated(f"shard {marker.shard}"):
             self._database.settle(connection)
 
     def on_range(self, keys: KeyRange, connection: Any) -> None:
-        """Remove single rows that do not exist any more. Ranges are left to :meth:`on_scan_end`."""
+        """Remove rows with single keys, which no longer exist. :meth:`on_scan_end` removes the rows of ranges."""
         gone = list(keys.keys - keys.except_keys)
         shard = self._shards[keys.shard]
         mirrored = self._of(shard, keys.shard, keys.table, connection)
@@ -183,7 +185,7 @@ class MirrorHandler(TransactionalHandler[Any]):
                 mirrored.remove_single(connection, gone, keys.generation)
 
     def on_scan_end(self, end: ScanEnd, connection: Any) -> None:
-        """Remove the shard's rows that were not delivered."""
+        """Remove the shard's rows that were not delivered in this generation."""
         shard = self._shards[end.shard]
         mirrored = self._of(shard, end.shard, end.table, connection)
         if mirrored is not None:
@@ -212,7 +214,7 @@ class MirrorHandler(TransactionalHandler[Any]):
                 yield from mirrored.keys(connection)
 
     def on_rollback(self, to: Datamarker, cause: Exception) -> None:
-        """Define a target, if that is what the rollback is for."""
+        """Define a target, if :meth:`on_schema` caused the rollback."""
         shard = self._shards.get(to.shard)
         if shard is not None:
             shard.forget_moved()
@@ -241,7 +243,7 @@ class MirrorHandler(TransactionalHandler[Any]):
             for statement in planned.statements:
                 _log.info("%s", statement)
                 self._run_definition(session.connection, statement)
-            # A table without the column was made by hand in its place.
+            # In place of the target, an operator made a table that lacks the column.
             dropped = was_filled and (found is None or found.column(GENERATION) is None)
             if stale := dropped or planned.stale or defined.stale:
                 defined.rows.note(database, session.connection, shard.generation)
@@ -277,7 +279,7 @@ class MirrorHandler(TransactionalHandler[Any]):
     def _of(
         self, shard: _Shard, name: str, table: str, connection: Any, schema: Schema | None = None
     ) -> Mirrored | None:
-        """The table, also if no update of this epoch has described it; ``None`` if it has no target."""
+        """The table, even if no update of this epoch has its schema yet; ``None`` if the table has no target."""
         if table not in shard.tables:
             target = target_name(self._settings, shard.log, table)
             with self._translated(str(target)):
@@ -307,7 +309,7 @@ class MirrorHandler(TransactionalHandler[Any]):
 
     @contextmanager
     def _translated(self, table: str) -> Iterator[None]:
-        """Errors of the driver as errors of the port, without the values that it contains."""
+        """Turn errors of the driver into errors of the port, which contain no values of rows."""
         try:
             yield
         except WormholeError:

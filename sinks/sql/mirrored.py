@@ -1,4 +1,4 @@
-"""One table of the target, and how the rows of its source are written to it and read from it."""
+"""Writes the rows of one source table to its target table, and reads them back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _Convert = Callable[[Any], Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows come from. ``table``: the source's name."""
+    """The origin of rows. ``table``: the name of the source's table."""
 
     log: str
     shard: str
     table: str
 
     def own(self, merge: Merge) -> Own:
-        """The sink's own columns that are the same in every row of the table in the shard's log."""
+        """The sink's own columns with the same values in every row of this table and log."""
         match merge:
             case "no":
                 return {}
@@ -42,8 +42,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the target. ``write`` and ``read`` convert values; ``None``: they are equal. ``unchanged``: the types
-    of values that ``write`` does not change.
+    """A column of the target. ``write`` and ``read`` convert values; ``None``: values need no conversion.
+    ``unchanged``: the types of values that ``write`` does not change.
     """
 
     target: TargetColumn
@@ -61,16 +61,16 @@ class _Column:
             raise RowRefused(f"{table.name} cannot hold a value of column {self.target.name}: {error}") from None
 
     def value(self, found: Any) -> Value:
-        """The value that a row of the target has."""
+        """The value of an update, from the value ``found`` in a row of the target."""
         value: Value = found if self.read is None else self.read(found)
         return value
 
 
 class Mirrored:
-    """One table as one shard writes it.
+    """One target table, as one shard writes it.
 
-    ``schema``: the schema of the source's rows; ``None`` if no update has described it, and then only rows that the
-    target has are concerned. ``table``: the target as it is.
+    ``schema``: the schema of the source's rows; ``None`` before the first update of the table, when rows of the target
+    can only be read or removed. ``table``: the present definition of the target.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class Mirrored:
     # --- writing ---
 
     def apply(self, connection: Any, step: Step, generation: int) -> int:
-        """Apply one step. Returns the number of partial updates whose row is missing. Raises what the driver raises,
-        and :class:`~sinks.sql.failures.RowRefused`.
+        """Apply one step. Returns the number of partial updates whose row is missing. Raises the driver's errors, and
+        :class:`~sinks.sql.failures.RowRefused`.
         """
         match step:
             case Write():
@@ -138,7 +138,7 @@ class Mirrored:
         return absent
 
     def _stamp(self, generation: int) -> Own:
-        """The columns of the sink. A target still has the column of ``soft_delete`` when the setting was removed."""
+        """The values of the sink's own columns, including the column of ``soft_delete`` if the target has it."""
         deleted = {} if self._table.column(DELETED) is None else {DELETED: False}
         return {SHARD: self.place.shard, GENERATION: generation, **deleted}
 
@@ -150,7 +150,7 @@ class Mirrored:
         return [column.written(values, self._table) for column, values in zip(self._key, keys, strict=True)]
 
     def _data(self, names: Names, rows: Rows) -> tuple[list[TargetColumn], Data]:
-        """Columns of the target with their values; those of the key come first."""
+        """The columns of the target, the key's columns first, and their values."""
         columns, data = self._key_columns, self._written(rows.keys)
         for name, values in zip(names, rows.values, strict=True):
             column = self._values.get(name)
@@ -189,7 +189,7 @@ class Mirrored:
     def _move(self, connection: Any, step: Move, generation: int) -> int:
         database = self._database
         columns, data = self._data(step.columns, Rows.of([(step.new, step.values)]))
-        if self._soft:  # a row that was deleted may have the new key
+        if self._soft:  # a row with the new key may exist that is marked as deleted
             deleted = Scope.all([database.equal(self._source), database.equal({DELETED: True})])
             database.delete(connection, self._table, self._key_columns, self._keys([step.new]), deleted)
         own = {

@@ -1,4 +1,4 @@
-"""The table ``wormhole_sink``: which sink fills a target, so that no other one does."""
+"""The table ``wormhole_sink``, which records the sink that fills each target, so that no other sink fills it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IGNORING_CASE: Final = frozenset({Dialect.SQLITE, Dialect.DUCKDB})
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who fills a target. ``owner``: application and dataset; ``source``: what of the dataset."""
+    """The sink that fills a target. ``owner``: application and dataset; ``source``: the log and table, or tables."""
 
     target: TableName
     owner: str
@@ -31,7 +31,8 @@ class Owner:
 
 
 def is_claimed(database: Database, connection: Any, owner: Owner) -> bool:
-    """Whether the target has its entry. Raises :class:`~wormhole.model.errors.TargetRefused` if that is another's."""
+    """Whether the target has the owner's entry. Raises :class:`~wormhole.model.errors.TargetRefused` if the entry names
+    another owner."""
     if not database.has(connection, "wormhole_sink"):
         return False
     key = _entry(database, connection, owner.target)
@@ -48,7 +49,7 @@ def is_claimed(database: Database, connection: Any, owner: Owner) -> bool:
 
 
 def claimed(database: Database, connection: Any, owner: Owner) -> bool:
-    """Enter the owner unless there is one. Returns whether there was."""
+    """Enter the owner unless the target has an entry. Returns whether it had one."""
     if is_claimed(database, connection, owner):
         return True
     sql = "INSERT INTO wormhole_sink (target, name, owner, source) VALUES (%s, %s, %s, %s)"
@@ -58,14 +59,15 @@ def claimed(database: Database, connection: Any, owner: Owner) -> bool:
 
 
 def targets(database: Database, connection: Any) -> list[tuple[Any, ...]]:
-    """Name, owner and source of each target."""
+    """The rows (name, owner, source) of all targets."""
     if not database.has(connection, "wormhole_sink"):
         return []
     return database.run(connection, "SELECT name, owner, source FROM wormhole_sink ORDER BY name")
 
 
 def _entry(database: Database, connection: Any, target: TableName) -> bytes:
-    """The key of a target's entry: a hash of its whole name, which no collation can make equal for two targets."""
+    """The key of a target's entry: a hash of its whole name, so that no collation makes the keys of two targets
+    equal."""
     schema, place = target.schema, _PLACES.get(database.dialect)
     if place is None:
         schema = ""
@@ -76,7 +78,7 @@ def _entry(database: Database, connection: Any, target: TableName) -> bytes:
 
 
 def _ignores_case(database: Database, connection: Any) -> bool:
-    """Whether names of tables that differ in case are one."""
+    """Whether names that differ only in case mean the same table."""
     if not database.dialect.is_mysql:
         return database.dialect in _IGNORING_CASE
     ((folds,),) = database.run(connection, "SELECT @@lower_case_table_names")

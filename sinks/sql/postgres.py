@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL, through psycopg."""
+"""The database port for PostgreSQL, through psycopg."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from wormhole.model.errors import TargetUnavailable
 
 __all__ = ["Postgres"]
 
-_COPIED: Final = 50  # rows; for fewer, the savepoint takes longer
-_LEFT_OUT: Final = 100  # tries
+_COPIED: Final = 50  # the fewest rows for a COPY; for fewer rows its savepoint takes longer than it saves
+_LEFT_OUT: Final = 100  # tries of COPY that are left out after a failure
 _IN_ARRAYS: Final = Form((("\\", "\\\\"), ('"', '\\"')), '"{}"', r'"\\x{}"')
 _IN_LINES: Final = Form((("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")), "{}", r"\\x{}", r"\N")
 
@@ -37,8 +37,8 @@ _FORMS = (
 class _Ahead:
     """A COPY whose rows the server inserts while the sink prepares the next ones.
 
-    ``into``: the table with its columns. ``again``: insert the same rows by a statement. ``copy``: waits for the server
-    when it is closed.
+    ``into``: the table with its columns. ``again``: a function that inserts the same rows by a statement. ``copy``: the
+    COPY, whose end waits for the server.
     """
 
     into: str
@@ -47,7 +47,8 @@ class _Ahead:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """psycopg keeps its lock during a COPY, so another statement would wait for ever: :meth:`Postgres.settle` first."""
+    """A connection with an open COPY. psycopg holds its lock during a COPY, so another statement would wait for ever.
+    Call :meth:`Postgres.settle` before it."""
 
     ahead: _Ahead | None = None
 
@@ -71,7 +72,7 @@ class _Store(PsycopgStore):
     def __init__(self, url: str, password: Callable[[], str | None]) -> None:
         super().__init__(url)
         self._password = password
-        # In the statement that bounds the waits, so that a transaction has no more of them.
+        # These settings are part of the statement that bounds the waits, so that a transaction needs no further one.
         (bounds,) = self.dialect.begun
         self.dialect = replace(self.dialect, begun=(bounds + _FORMS,))
 
@@ -132,7 +133,8 @@ class Postgres(Arrays):
         ahead.copy.enter_context(self._copy(connection, into)).write(lines)
 
     def settle(self, connection: Any) -> None:
-        """COPY takes half the time of an INSERT that looks for each row. If a row is there, nothing was written."""
+        """Wait for the open COPY, which takes half the time of an upsert. If one of the rows exists, the COPY wrote
+        nothing, and a statement writes the rows."""
         ahead, connection.ahead = connection.ahead, None
         if ahead is None:
             return
@@ -145,7 +147,7 @@ class Postgres(Arrays):
             self._left_out[ahead.into] = _LEFT_OUT
             try:
                 ahead.again()
-            except psycopg.Error as error:  # the batch is an earlier one; it is delivered again, and then waited for
+            except psycopg.Error as error:  # the rows of an earlier batch, which is delivered again
                 raise TargetUnavailable(database_error(error, ahead.into.partition(" ")[0]).message) from None
         self._executed(connection, "RELEASE SAVEPOINT wormhole_copy", ())
 
@@ -168,7 +170,7 @@ class Postgres(Arrays):
 
 
 def _lines(columns: Columns, data: Data, own: Own) -> str:
-    """The rows as COPY reads them."""
+    """The rows in the text format of COPY."""
     shown = [texts(column.name, values, _IN_LINES) for column, values in zip(columns, data, strict=True)]
     stamp = "\t".join(text for name, value in own.items() for text in texts(name, [value], _IN_LINES))
     return "\n".join(map("\t".join, zip(*shown, repeat(stamp, len(data[0])), strict=True))) + "\n"

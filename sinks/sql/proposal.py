@@ -1,4 +1,4 @@
-"""What becomes of a table of the source, before its first row arrives. Pure."""
+"""Predicts, for ``sink check``, how the sink will define the target of a source table, and what is lost. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GENERIC: Final[Mapping[Content, str]] = {
     Content.FLOAT: "double",
     Content.BYTES: "bytes",
 }
-"""As the values arrive; every other content arrives as text."""
+"""The generic type by kind of content, as the values arrive. All other content arrives as text."""
 _OWN: Final[Mapping[Dialect, Mapping[Content, str]]] = {
     Dialect.POSTGRES: {
         Content.DATE: "date",
@@ -40,7 +40,7 @@ _OWN: Final[Mapping[Dialect, Mapping[Content, str]]] = {
         Content.JSON: "JSON",
     },
 }
-"""Types of columns that an operator may make, in place of text."""
+"""Types of columns that an operator may choose in place of text."""
 
 
 def target_of(definition: TableDefinition, log: str, settings: SqlSettings, dialect: Dialect) -> TargetTable:
@@ -55,8 +55,8 @@ def target_of(definition: TableDefinition, log: str, settings: SqlSettings, dial
 def proposed(
     definition: TableDefinition, target: TargetTable, actual: TargetTable | None, dialect: Dialect
 ) -> Iterator[Finding]:
-    """What the sink does before the first row of the table arrives, and what is lost. ``target``: as
-    :func:`target_of` returns it. ``actual``: the table that is there.
+    """Findings about the statements that the sink runs before the first row, and about values that are lost.
+    ``target``: the result of :func:`target_of`. ``actual``: the existing table; ``None`` without one.
     """
     found, name = plan(target, actual, dialect), str(target.name)
     if found.refused:

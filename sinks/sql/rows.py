@@ -1,4 +1,4 @@
-"""Rows of MySQL, MariaDB and SQLite, through SQLAlchemy and the driver's own way to send many rows."""
+"""The database port for MySQL, MariaDB and SQLite, through SQLAlchemy. Rows are sent by the driver's bulk method."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from subscriber_sdk.transactional.store import Session
 
 __all__ = ["MySql", "Sqlite"]
 
-_PORTION: Final = 500  # keys in one statement
-_STATEMENT: Final = 1 << 20  # characters
+_PORTION: Final = 500  # the most keys in one statement
+_STATEMENT: Final = 1 << 20  # the most characters of one statement
 _IN_STATEMENTS: Final = Form((("\\", "\\\\"), ("'", "\\'"), ("%", "%%")), "'{}'", "x'{}'", zero=True)
 _MARKS: Final = re.compile(r"%([s%])")
 
 
 class _Rows(Database):
-    """What the databases have in common."""
+    """The statements that these databases have in common."""
 
     def upsert(
         self, connection: Connection, table: TargetTable, columns: Columns, data: Data, own: Own, *, new: bool
@@ -72,29 +72,29 @@ class _Rows(Database):
         return connection.exec_driver_sql(self._marked(sql), tuple(values)).rowcount
 
     def _many(self, connection: Connection, sql: str, columns: Sequence[Any]) -> int:
-        rows = list(zip(*columns, strict=False))  # the sink's own values repeat without an end
+        rows = list(zip(*columns, strict=False))  # not strict, because the sink's own values repeat endlessly
         return connection.exec_driver_sql(self._marked(sql), rows).rowcount
 
     def _portions(self, columns: Columns, data: Data, scope: Scope) -> Iterator[Scope]:
-        """The rows with these keys, some in each statement."""
+        """Conditions for rows with these keys, for several statements."""
         keys = list(zip(*data, strict=True))
         names = [self.quoted(column.name) for column in columns]
         for begin in range(0, len(keys), _PORTION):
             portion = keys[begin : begin + _PORTION]
             if len(names) == 1:
                 text = f"{names[0]} IN ({', '.join(['%s'] * len(portion))})"
-            else:  # a list of tuples is not looked up in an index everywhere
+            else:  # not every database uses an index for a list of tuples
                 one = " AND ".join(f"{name} = %s" for name in names)
                 text = " OR ".join([f"({one})"] * len(portion))
             yield Scope.all([Scope(text, tuple(value for key in portion for value in key)), scope])
 
     def _marked(self, sql: str) -> str:
-        """The statement with the driver's marks for values."""
+        """The statement with the driver's parameter marks."""
         return sql
 
     @abstractmethod
     def _or_replace(self, key: Sequence[str], names: Sequence[str]) -> str:
-        """What replaces the columns of a row that is there."""
+        """The end of an INSERT that replaces the columns of a row that exists."""
 
 
 class _Store(SqlAlchemyStore):
@@ -111,7 +111,7 @@ class _Store(SqlAlchemyStore):
 
 
 class MySql(_Rows):
-    """See the port. MySQL and MariaDB; which of them is known after the first connection."""
+    """The port for MySQL and MariaDB. The first connection shows which of them the server is."""
 
     dialect = Dialect.MYSQL
     sink_table = (
@@ -130,7 +130,7 @@ class MySql(_Rows):
             if (given := password()) is not None:
                 parameters["password"] = given
 
-        # A value that does not fit is an error; a zero date and the number 0 of an automatic column are values.
+        # A value that does not fit is an error. A zero date, and the number 0 in an AUTO_INCREMENT column, are stored.
         modes = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
         forms = f"SET SESSION sql_mode = '{modes}', time_zone = '+00:00'"
         isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"  # shards do not lock each other's gaps
@@ -146,7 +146,7 @@ class MySql(_Rows):
     def _insert(
         self, connection: Connection, into: str, names: Sequence[str], columns: Sequence[Any], rest: str
     ) -> None:
-        """The rows as text, in statements that the server takes."""
+        """Insert the rows as text, in statements that are short enough for the server."""
         count = len(columns[0])
         shown = [
             texts(name, list(islice(values, count)), _IN_STATEMENTS)

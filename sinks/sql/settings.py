@@ -21,12 +21,12 @@ _TEMPLATE: Final = re.compile(r"(?:[^{}]|\{(?:log|database|table)\})+")
 
 
 class SqlSettings(SinkSettings):
-    """``table``: the target of a table, with ``{log}``, ``{database}`` (the part of the source's name before its first
-    point, PostgreSQL's schema) and ``{table}``; a point separates a schema of the target from the table.
+    """``table``: the template of a target's name, with ``{log}``, ``{database}`` (the part of the source's name before
+    its first dot, PostgreSQL's schema) and ``{table}``. A dot separates a schema of the target from the table.
 
-    ``soft_delete``: a row that is deleted stays, and ``_wormhole_deleted`` is true. ``merge``: whether several tables
-    of the source may share one target: ``no``; ``by_source``, then its key begins with the log and the source's table;
-    ``global``, then their keys have to be different ones.
+    ``soft_delete``: whether a deleted row stays, with ``_wormhole_deleted`` set to true. ``merge``: whether several
+    tables of the source may share one target. ``no``: they may not. ``by_source``: the key of the target begins with
+    the log and the source's table. ``global``: the tables must not have rows with the same key.
     """
 
     table: str = "{table}"

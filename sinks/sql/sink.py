@@ -1,4 +1,4 @@
-"""A SQL mirror that is open."""
+"""The open SQL mirror: its subscriber, and the examination of its target database."""
 
 from __future__ import annotations
 

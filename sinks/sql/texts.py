@@ -1,4 +1,4 @@
-"""Values as text within statements, and as COPY reads them. Pure.
+"""Writes values as text for SQL statements and for COPY. Pure.
 
 Drivers convert each value by itself, which takes several times as long as all values of a column at once.
 """
@@ -22,8 +22,9 @@ _TEXT: Final = {str}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How values are written. ``escapes``: what replaces a character of text, in order; ``quoted``: text, with ``{}``
-    for it; ``data``: bytes, with ``{}`` for their hexadecimal digits. ``zero``: whether text may have U+0000.
+    """A form of values. ``escapes``: characters of text and their replacements, in order; ``quoted``: the form of text,
+    with ``{}`` for the text; ``data``: the form of bytes, with ``{}`` for hexadecimal digits. ``zero``: whether text
+    may contain U+0000.
     """
 
     escapes: tuple[tuple[str, str], ...]
@@ -34,7 +35,7 @@ class Form:
 
 
 def texts(name: str, values: Sequence[Any], form: Form) -> list[str]:
-    """The text of each value of the column ``name``. But for NULL, all are numbers, bytes, or text.
+    """The text of each value of the column ``name``. Except NULLs, all values are numbers, or bytes, or text.
 
     Raises :class:`~sinks.sql.failures.RowRefused`.
     """

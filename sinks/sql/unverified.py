@@ -1,4 +1,5 @@
-"""The table ``wormhole_unverified``: targets whose rows may lack values until a later backfill has ended."""
+"""The table ``wormhole_unverified``, which lists targets whose rows may lack values until a later backfill has
+ended."""
 
 from __future__ import annotations
 
@@ -18,16 +19,14 @@ _TEXT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """The rows of one table of the source in a target. ``owner``: application and dataset."""
+    """The rows of one source table in a target. ``owner``: application and dataset."""
 
     target: TableName
     owner: str
     table: str
 
     def note(self, database: Database, connection: Any, generation: int) -> None:
-        """Enter them for every shard of the owner. ``generation``: the generation of the last backfill that does not
-        help.
-        """
+        """Mark the rows as unverified in every shard of the owner, until a backfill of a later ``generation`` ends."""
         self._forget(database, connection, "")
         sql = "INSERT INTO wormhole_unverified (name, owner, source, shard, generation) SELECT %s, %s, %s, shard, %s "
         sql += "FROM wormhole_marker WHERE application = %s AND dataset = %s"
@@ -35,13 +34,13 @@ class Unverified:
         database.run(connection, sql, [*self._names, generation, application, dataset])
 
     def note_in(self, database: Database, connection: Any, shard: str, generation: int) -> None:
-        """The same for one shard."""
+        """Mark the rows as unverified in one shard, until a backfill of a later ``generation`` ends."""
         self._forget(database, connection, " AND shard = %s", shard)
         sql = "INSERT INTO wormhole_unverified (name, owner, source, shard, generation) VALUES (%s, %s, %s, %s, %s)"
         database.run(connection, sql, [*self._names, shard, generation])
 
     def is_noted(self, database: Database, connection: Any, shard: str, generation: int = 0) -> bool:
-        """Whether they are unverified in this shard, until a backfill after ``generation``."""
+        """Whether the rows are unverified in this shard until a backfill after ``generation``."""
         if not database.has(connection, "wormhole_unverified"):
             return False
         sql = "SELECT 1 FROM wormhole_unverified WHERE name = %s AND owner = %s AND source = %s AND shard = %s "
@@ -49,7 +48,7 @@ class Unverified:
         return bool(database.run(connection, sql, [*self._names, shard, generation]))
 
     def scanned(self, database: Database, connection: Any, shard: str, generation: int) -> None:
-        """A backfill has ended in this shard."""
+        """Remove the mark of earlier generations, because a backfill has ended in this shard."""
         if database.has(connection, "wormhole_unverified"):
             self._forget(database, connection, " AND shard = %s AND generation < %s", shard, generation)
 
@@ -63,7 +62,7 @@ class Unverified:
 
 
 def create(dialect: Dialect) -> str:
-    """The statement that makes the table where it is missing."""
+    """The statement that makes the table if it is missing."""
     columns = ", ".join(
         f"{name} {_TEXT.get(dialect, 'TEXT')} NOT NULL" for name in ("name", "owner", "source", "shard")
     )
@@ -72,7 +71,7 @@ def create(dialect: Dialect) -> str:
 
 
 def all_unverified(database: Database, connection: Any) -> list[tuple[Any, ...]]:
-    """Target, owner and table of the source of each, with the number of shards that have to be read again."""
+    """The rows (target, owner, source table, number of unverified shards) of all unverified targets."""
     if not database.has(connection, "wormhole_unverified"):
         return []
     sql = "SELECT name, owner, source, count(*) FROM wormhole_unverified GROUP BY name, owner, source ORDER BY name"

@@ -1,4 +1,4 @@
-"""What the test module of a kind implements: its store, as the suite needs it."""
+"""The interface to a store that the test module of a kind implements for the contract suite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Value]
 
 
 class SinkHarness(ABC):
-    """A store that runs, and holds nothing of the sink. What an operator makes beforehand for :data:`TABLES` is there.
+    """A running store without content of the sink. Objects that an operator has to make for :data:`TABLES` exist.
 
     ``refused``: an insert into the first of the tables that the store refuses for its content; ``None``: there is none.
     """
@@ -36,7 +36,7 @@ class SinkHarness(ABC):
 
     @abstractmethod
     def away(self) -> AbstractContextManager[object]:
-        """Within it the store cannot be reached. After it the store holds what it held before."""
+        """A context within which the store cannot be reached. Afterwards the store has the same content as before."""
 
     def open(self) -> Sink:
         """A sink, as one more process opens it."""

@@ -1,4 +1,4 @@
-"""A log as the suite writes it, and what a store has to hold after it."""
+"""Writes a log step by step, and checks that a store holds the expected records or rows after it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _RETRY: Final = RetryPolicy(attempts=2, first_wait=0.01, longest_wait=0.02)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One update. ``after``: the columns that it writes; ``None``: the row ``key`` is gone. ``old_key``: the row's key
-    before. ``key=None``: every row is gone.
+    """One update. ``after``: the columns that it writes; ``None``: the row ``key`` is deleted. ``old_key``: the row's
+    key before the update. ``key=None``: every row is deleted.
     """
 
     change: Change
@@ -41,7 +41,7 @@ def inserted(key: int, table: str = ORDERS, **row: str | int | None) -> Step:
 
 
 def updated(key: int, before: Row, after: Row, table: str = ORDERS) -> Step:
-    """A row of which the columns ``after`` are known. Those of ``before`` that ``after`` lacks are unavailable."""
+    """A change of a row to the columns ``after``. Columns of ``before`` that ``after`` lacks are unavailable."""
     return Step(update(table, key=key, before=before, after=after), table, key, after)
 
 
@@ -92,7 +92,7 @@ class Story:
         self.rows: dict[str, dict[int, Row]] = {table: {} for table in TABLES}
 
     def commit(self, *steps: Step, pieces: int = 1) -> None:
-        """Commit one transaction, which the store has to hold from now on."""
+        """Commit one transaction. The store has to hold its effects from now on."""
         number = int(self.flow.end.delivered) + 1
         for index, step in enumerate(steps):
             self.ids.append(f"test:{number}:{index}")
@@ -106,20 +106,20 @@ class Story:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """The store cannot be reached. What :meth:`commit_in_vain` commits meanwhile arrives after it."""
+        """Make the store unreachable within the block. Commits of :meth:`commit_in_vain` arrive afterwards."""
         with self.harness.away():
             yield
         self.flow.assign()
 
     def commit_in_vain(self, *steps: Step) -> None:
-        """As :meth:`commit`, with a store that is away: the sink reports that the store is unavailable."""
+        """Commit one transaction while the store is unreachable. The sink has to report that it is unavailable."""
         with pytest.raises(HandlerFailed) as failed:
             self.commit(*steps)
         cause = failed.value.__cause__
         assert isinstance(cause, TargetUnavailable), f"{cause!r} is no TargetUnavailable"
 
     def check(self) -> None:
-        """The store holds what it has to, and every update is acknowledged."""
+        """Check that the store holds the expected content, and that every update is acknowledged."""
         assert self.flow.datamarker == self.flow.end, f"{self.flow!r}: acknowledged is not everything"
         if isinstance(self.harness, RecordHarness):
             found = list(self.harness.ids())

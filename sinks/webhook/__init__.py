@@ -3,8 +3,8 @@
 ::
 
     kind        the kind
-    settings    its settings, and what its URL may be
-    sink        the open sink: its subscriber, what it finds at the receiver
+    settings    its settings, and the form of its URL
+    sink        the open sink: its subscriber, and its report on the receiver
     writer      sends the records of each shard, one request at a time
     receiver    sends one request, and decides what its answer means
     message     pure: records -> the body and the id of a request

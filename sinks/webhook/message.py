@@ -1,4 +1,4 @@
-"""The body and the id of a request. Pure."""
+"""Builds the body and the id of a request from records. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Message(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where records come from. ``epoch``: rises whenever the shard is assigned. ``move``: the number of the last move
-    of the shard's datamarker that was no acknowledgement.
+    """The origin of records. ``epoch``: rises whenever the shard is assigned. ``move``: the number of the last move of
+    the shard's datamarker that was not an acknowledgement.
     """
 
     application: str
@@ -31,8 +31,8 @@ class Origin(NamedTuple):
     move: int
 
     def id_of(self, record: Record) -> str:
-        """The id of a record: equal at every repetition. After an operator moved the datamarker it is another one, or
-        a receiver would drop what the operator wants to have sent again.
+        """The id of a record, the same at every repetition. After an operator moved the datamarker the id differs, so
+        that the receiver does not drop the records that the operator wants to have sent again.
         """
         named = f"{self.application}/{quote(self.shard, safe='')}/{quote(record.id, safe=':/')}/{self.move}"
         return named.replace(".", "%2E")

@@ -25,7 +25,7 @@ __all__ = ["Receiver"]
 _REFUSED: Final = {400, 413, 422}
 """The content is refused."""
 _AWAY: Final = {408, 409, 425, 429}
-"""The same request may be accepted later, as with every status from 500 on."""
+"""The statuses below 500 after which the same request may be accepted later, as after every status from 500 on."""
 _LOGIN: Final = {401, 403}
 _HINTS: Final[Mapping[int, str]] = {
     401: "give both sides the same secret (secret_file; two lines while it is replaced), then resume the flow",
@@ -35,18 +35,18 @@ _HINTS: Final[Mapping[int, str]] = {
 }
 _REDIRECT: Final = "redirects are not followed: write the final address into url"
 _USUAL_HINT: Final = "the receiver's log shows why; resume the flow when it accepts requests"
-_MOST_BYTES: Final = 64 << 10  # read from a body; a connection with a larger one is not used again
+_MOST_BYTES: Final = 64 << 10  # the most bytes that are read of an answer; a connection with a longer one is closed
 _LONGEST_PAUSE: Final = 300.0
-_WAIT_S: Final = 1.0  # the most of a pause in one call
-_IDLE_S: Final = 2.0  # shorter than what servers keep idle connections for
+_WAIT_S: Final = 1.0  # the most seconds of a pause that one call waits
+_IDLE_S: Final = 2.0  # seconds until an idle connection is closed; servers keep them longer
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "wormhole"}
 
 
 class Receiver:
-    """What is at the URL. Nothing is connected before the first request.
+    """The receiver at the URL. Nothing is connected before the first request.
 
-    Redirects are not followed, so that a receiver cannot have the sink send elsewhere. Of an answer only its status and
-    ``Retry-After`` count. Its body is never shown, because it may repeat rows.
+    Redirects are not followed, so that a receiver cannot redirect rows to another server. Only the status and
+    ``Retry-After`` of an answer are used. The body of an answer is never shown, because it may repeat rows.
     """
 
     def __init__(self, settings: WebhookSettings) -> None:
@@ -126,7 +126,7 @@ class Receiver:
             if not status:
                 raise TargetUnavailable(f"{self.name} does not answer within {self._timeout:g} s") from None
         except aiohttp.ClientSSLError as error:
-            self._trust = None  # the file may have been replaced
+            self._trust = None  # the authorities are read again, because their file may have been replaced
             raise untrusted(self.name, _tls_fault(error)) from None
         except aiohttp.ClientConnectorError as error:
             raise TargetUnavailable(f"{self.name} cannot be reached: {error.strerror or error.os_error}") from None
@@ -149,7 +149,7 @@ class Receiver:
 
 
 async def _drain(answer: aiohttp.ClientResponse) -> None:
-    """Read the body, so that the connection can be used again. What is wrong with it does not matter."""
+    """Read the body, so that the connection can be used again. Errors are ignored."""
     left = _MOST_BYTES
     with suppress(aiohttp.ClientError):
         async for chunk in answer.content.iter_any():
@@ -165,7 +165,7 @@ def _tls_fault(error: aiohttp.ClientSSLError) -> str:
 
 
 def _pause(text: str) -> float:
-    """The seconds of a header ``Retry-After``, at most :data:`_LONGEST_PAUSE`; 0 for what is none."""
+    """The seconds of a header ``Retry-After``, at most :data:`_LONGEST_PAUSE`; 0 for an invalid header."""
     if text.isascii() and text.isdigit():
         seconds = float(text[:9])
     else:

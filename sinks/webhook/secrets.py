@@ -1,4 +1,4 @@
-"""The file with the secrets of a receiver, and signatures."""
+"""Reads the file with the secrets of a receiver, and signs requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _FORM: Final = f"one or two lines, each {_PREFIX} and {_LEAST} to {_MOST} bytes 
 
 
 def read_secrets(path: Path) -> list[bytes]:
-    """One secret, or two while it is replaced. Blocks. Raises ``ValueError`` with what is wrong, without any secret."""
+    """One secret, or two while the old one is replaced. Blocks. Raises ``ValueError`` that names the mistake, but no
+    secret."""
     try:
         with path.open("rb") as file:
             data = file.read(_LONGEST_FILE + 1)

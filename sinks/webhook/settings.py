@@ -58,6 +58,6 @@ class WebhookSettings(HeldRecordSettings):
 
     @property
     def shown(self) -> str:
-        """Scheme, host and port: path and query may hold what only the receiver should know."""
+        """Scheme, host and port, without path and query, which may contain secrets."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"

@@ -1,4 +1,4 @@
-"""A webhook that is open."""
+"""The open webhook sink: its subscriber, and the examination of its receiver."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class WebhookSink(Sink):
         return self._subscriber
 
     async def examine(self) -> Report:
-        """Sends a signed request without records. HEAD and OPTIONS would prove neither the secret nor the path: what
-        receives POST alone answers them with 405, and verifies no signature.
+        """Send a signed request without records. HEAD and OPTIONS would not test the secret and the path, because a
+        receiver of POST answers them with 405, and verifies no signature.
         """
         report = Report(self._settings.shown)
         await asyncio.to_thread(_examine_file, self._settings.secret_file, report)
@@ -79,7 +79,9 @@ class WebhookSink(Sink):
         await self._receiver.close()
 
     async def _examine_certificate(self, report: Report) -> None:
-        """Add when the receiver's certificate ends. If it is not trusted the request after this says so."""
+        """Report when the receiver's certificate ends. The request after this reports a certificate that is not
+        trusted.
+        """
         ends = await _certificate_end(self._settings.url, await self._receiver.trust(), self._settings.timeout)
         if ends is None:
             return

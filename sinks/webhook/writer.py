@@ -15,7 +15,7 @@ from wormhole.model.errors import TargetUnavailable
 
 __all__ = ["WebhookWriter"]
 
-_SEARCH_S: Final = 1.5  # with a pause, a last request and the turn of a callback less than 30 s
+_SEARCH_S: Final = 1.5  # with a pause, a last request and the time of a callback, the sum is below 30 s
 
 
 class WebhookWriter(RecordWriter):
@@ -27,7 +27,7 @@ class WebhookWriter(RecordWriter):
         self._application = application
         self._receiver = receiver
         self._usual = settings.batch_records
-        self._searched = ""  # the shard that has the refused record
+        self._searched = ""  # the shard in which a refused record is searched
         self.most, self.most_bytes = settings.batch_records, settings.batch_size
         self._shards: dict[str, Origin] = {}
 
@@ -37,11 +37,11 @@ class WebhookWriter(RecordWriter):
         return None
 
     async def write(self, shard: str, records: Sequence[Record]) -> None:
-        """Send the records as one request. Where its content is refused, find the record that is refused."""
+        """Send the records as one request. If the receiver refuses its content, find the refused record."""
         await self._send(shard, records, asyncio.get_running_loop().time())
 
     async def marked(self, marker: Datamarker) -> None:
-        """No record before it is refused."""
+        """End the search for a refused record, because no record before ``marker`` is refused."""
         if marker.shard == self._searched:
             self.most = self._usual
 

@@ -1,13 +1,13 @@
-"""Tables of a target: what a sink wants, what is there, and how the one becomes the other.
+"""Definitions of target tables: the wanted table, the existing table, and the DDL that turns one into the other.
 
 ::
 
     dialect     names of the dialects, and how names are quoted
     table       the table that a sink wants for a schema of the source
-    fitting     pure: which existing columns hold which arriving values, and what they lose
-    planning    pure: the statements, or why the table cannot be used
-    catalogue   reads what is there
-    values      pure: values of updates as the driver takes them, and back
+    fitting     pure: which existing columns can hold which arriving values, and what is lost
+    planning    pure: the DDL statements, or why the table cannot be used
+    catalogue   reads the existing tables
+    values      pure: converts values of updates for the driver, and back
 """
 
 from sinks.sql.schema.catalogue import Run, actual

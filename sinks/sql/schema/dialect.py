@@ -25,8 +25,8 @@ class Dialect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table of the target. ``schema``: PostgreSQL's and DuckDB's schema, MySQL's database; ``None``: where the
-    connection is. SQLite has none.
+    """The name of a target table. ``schema``: PostgreSQL's and DuckDB's schema, or MySQL's database; ``None``: that of
+    the connection. SQLite has no schemas.
     """
 
     schema: str | None

@@ -1,4 +1,4 @@
-"""Which existing columns hold the values that arrive, and what they lose. Pure."""
+"""Decides whether existing columns can hold the arriving values, and which values they change or refuse. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FITS", "Fit", "Outcome", "fit"]
 
 
 class Outcome(Enum):
-    """What becomes of the values of a generic type in a column."""
+    """How a column holds the values of a generic type."""
 
     FITS = "each value is held"
     REFUSES = "a value that does not fit is refused, and its update parked"
@@ -26,7 +26,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``limit``: which values are refused or changed, in words; empty if none are."""
+    """How well a column fits. ``limit``: the values that are refused or changed, in words; empty if there are none."""
 
     outcome: Outcome
     limit: str = ""
@@ -36,7 +36,7 @@ FITS: Final = Fit(Outcome.FITS)
 _WIDENS: Final = Fit(Outcome.WIDENS)
 _IMPOSSIBLE: Final = Fit(Outcome.IMPOSSIBLE)
 _DOUBLE_LIMIT: Final = Fit(Outcome.LOSES, "numbers with more digits than the type has are rounded")
-_FRACTION_DIGITS: Final = 6  # the most that MySQL and PostgreSQL have
+_FRACTION_DIGITS: Final = 6  # the most digits of a second's fraction in MySQL and PostgreSQL
 _PARTS: Final = re.compile(r"(?:date|time)\b", re.IGNORECASE)  # parts of a point in time
 _INT_DIGITS: Final = {"int": 19, "uint": 20}
 _RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
@@ -47,8 +47,8 @@ _NUMBERS: Final = frozenset({Kind.INT, Kind.DECIMAL, Kind.DOUBLE, Kind.FLOAT, Ki
 
 
 def fit(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool) -> Fit:
-    """What becomes of the values of the ``generic`` type in an existing ``column``. ``key``: it is part of the key, so
-    that two values that the column makes equal would be one row.
+    """How an existing ``column`` holds values of the ``generic`` type. ``key``: whether the column is part of the key,
+    where two values that the column stores as equal would become one row.
     """
     found = _FITS_OF.get(generic, _text)(column, dialect)
     if not key or found.outcome in (Outcome.WIDENS, Outcome.IMPOSSIBLE):

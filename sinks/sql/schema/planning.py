@@ -1,4 +1,4 @@
-"""What turns the table of a target into the one that a sink wants. Pure."""
+"""Plans the DDL that turns an existing table into the table that a sink wants, or finds why this fails. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sinks.sql.schema.table import TargetColumn, TargetTable, definition, native
 __all__ = ["Plan", "plan"]
 
 _LONGEST_NAME: Final = {Dialect.POSTGRES: 63, Dialect.MYSQL: 64, Dialect.MARIADB: 64}
-"""Bytes in PostgreSQL, which cuts a longer name without an error; characters in MySQL."""
+"""The longest name: bytes in PostgreSQL, which truncates a longer name without an error, and characters in MySQL."""
 _OWN: Final = "_wormhole_"
 _IGNORING_CASE: Final = frozenset(set(Dialect) - {Dialect.POSTGRES})
-"""Where `a` and `A` are one column."""
+"""The dialects in which `a` and `A` are the same column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``statements``: DDL; in one transaction where a rollback undoes DDL. ``losses``: what existing columns refuse or
-    change, a sentence each. ``kept``: columns that the source does not have. ``stale``: rows that are there may lack
-    values, because the source logs no rows for such a change: the table needs a backfill.
+    """``statements``: DDL, which runs in one transaction if the database can roll DDL back. ``losses``: the values that
+    existing columns refuse or change, one sentence each. ``kept``: columns that the source does not have. ``stale``:
+    whether existing rows may lack values, because a source logs no rows for such a change. They need a backfill.
 
-    ``refused``: why the table cannot be used; empty if it can. ``helping``: statements for the operator, who has to
-    decide.
+    ``refused``: why the table cannot be used; empty if it can. ``helping``: statements that an operator may run to make
+    the table usable.
     """
 
     statements: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class Plan:
 
 
 def plan(target: TargetTable, actual: TargetTable | None, dialect: Dialect) -> Plan:
-    """How ``actual``, ``None`` if there is no such table, becomes ``target``. Columns of ``actual`` may have any order,
-    and there may be more of them.
+    """The plan that turns ``actual`` (``None``: there is no such table) into ``target``. Columns of ``actual`` may have
+    any order, and ``actual`` may have additional columns.
     """
     problem = _name_problem(target, dialect)
     if problem:
@@ -102,7 +102,7 @@ class _Planning:
             self.losses.append(f"column {found.name} ({found.type} NOT NULL) refuses: NULL")
 
     def _left(self, left: TargetColumn) -> None:
-        """A column that the source does not have."""
+        """Keep a column that the source does not have, or refuse the table if rows cannot be inserted without it."""
         if not left.nullable and not left.default and not left.problem:
             self._refuse(
                 f"column {left.name} is NOT NULL without a default, and the source does not have it",
@@ -119,15 +119,15 @@ class _Planning:
             self._refuse(f"its key is {shown}, and the source's is {', '.join(self.target.key)}", *self._rekey())
             return
         for columns, drop in self.actual.unique:
-            # Any other unique index would make an upsert replace another row, or fail while rows exchange values.
+            # With any other unique index an upsert could replace a wrong row, or fail while rows exchange values.
             if {_folded(name, self.dialect) for name in columns} != wanted:
                 self._refuse(f"it has a unique index on {', '.join(columns)}", drop)
 
     def _compare_without_key(self) -> None:
-        """Rows without a key may be equal: an index that allows one of them only would lose the others."""
+        """Refuse unique indexes for a source without a key, because its rows may be equal."""
         names = {_folded(column.name, self.dialect) for column in self.target.columns}
         for columns, drop in {self.actual.key: self._rekey(), **{c: [drop] for c, drop in self.actual.unique}}.items():
-            # A name in parentheses stands for something that is computed from any columns.
+            # A name in parentheses means an expression of the index, which may use any columns.
             if columns and all(name.startswith("(") or _folded(name, self.dialect) in names for name in columns):
                 self._refuse(f"it has a unique index on {', '.join(columns)}, and the source's rows have no key", *drop)
 
@@ -136,7 +136,7 @@ class _Planning:
         self.helping.extend(helping)
 
     def _alter(self, changes: Sequence[str]) -> list[str]:
-        """Several changes are one statement where the dialect can."""
+        """The statements for these changes: one statement if the dialect allows several changes in it."""
         if not changes:
             return []
         table = self.target.name.quoted(self.dialect)
@@ -165,7 +165,7 @@ class _Planning:
         return f"MODIFY COLUMN {definition(column, self.dialect)}"
 
     def _rebuilt(self, column: TargetColumn, found: TargetColumn) -> Iterable[str]:
-        """SQLite cannot change a type, and converts by it: the column is made anew."""
+        """Make the column anew with its new type, because SQLite cannot change the type of a column."""
         name, before = quoted(found.name, self.dialect), quoted(f"_wormhole_was_{found.name}", self.dialect)
         table = self.target.name.quoted(self.dialect)
         yield f"ALTER TABLE {table} RENAME COLUMN {name} TO {before}"

@@ -1,4 +1,4 @@
-"""Tables of a target: as a sink wants them, and as they are. Pure."""
+"""Definitions of target tables, wanted or existing, and the table that a sink wants for a schema. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Kind", "Obstacle", "Options", "TargetColumn", "TargetTable", "defini
 
 
 class Kind(Enum):
-    """What a column of a target holds."""
+    """The kind of values that a column of a target holds."""
 
     BYTES = "bytes"
     FIXED_BYTES = "bytes of a fixed length"
@@ -36,12 +36,13 @@ class Kind(Enum):
 class TargetColumn:
     """One column.
 
-    ``type``: as in DDL. ``cast``: without length and digits; a cast to a type with a length cuts silently.
-    ``generic``: for a wanted column, the type in the arriving schema. ``default``: as in DDL.
+    ``type``: the type in DDL. ``cast``: the type without length and digits, because a cast to a type with a length
+    truncates silently. ``generic``: for a wanted column, the type in the arriving schema. ``default``: as in DDL.
 
-    Only columns that exist have the others. ``size``: characters, bytes or digits that fit; ``None``: no bound that
-    matters. ``scale``: digits behind the point, or of a second. ``lowest``, ``highest``: the range of integers.
-    ``exact``: values are equal only if all their bytes are. ``problem``: why it cannot be written.
+    The other fields are set for existing columns only. ``size``: the characters, bytes or digits that fit; ``None``: no
+    bound that matters. ``scale``: digits after the decimal point, or of a second's fraction. ``lowest``, ``highest``:
+    the range of integers. ``exact``: whether only values with the same bytes are equal. ``problem``: why the column
+    cannot be written.
     """
 
     name: str
@@ -61,7 +62,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something of a table that would refuse or misdirect writes. ``remedy``: the statement that removes it."""
+    """A property of a table that would refuse or misdirect writes. ``remedy``: the statement that removes it."""
 
     what: str
     remedy: str
@@ -88,9 +89,10 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a table has beside the source's columns. ``soft_delete``: ``_wormhole_deleted``. ``merge``: several tables
-    of the source may share the target. ``by_source``: ``_wormhole_log`` and ``_wormhole_table`` begin the key.
-    ``global``: keys are unique in all of them, and ``_wormhole_table`` is a plain column.
+    """The sink's own columns of a table. ``soft_delete``: whether the table has ``_wormhole_deleted``. ``merge``: how
+    several tables of the source share the target. With ``by_source`` the key begins with ``_wormhole_log`` and
+    ``_wormhole_table``. With ``global`` keys are unique in all source tables, and ``_wormhole_table`` is a plain
+    column.
     """
 
     soft_delete: bool = False
@@ -100,13 +102,13 @@ class Options:
 _TEXT: Final = "text"
 _SOURCES: Final = {"no": (), "by_source": ("_wormhole_log", "_wormhole_table"), "global": ("_wormhole_table",)}
 _INDEX_BYTES: Final = 3072
-"""The longest key of InnoDB with its usual pages."""
+"""The bytes of InnoDB's longest key with the default page size."""
 _KEY_BYTES: Final = {"int": 8, "uint": 8, "double": 8, "bool": 1, "decimal": 30}
 _SHARD_CHARACTERS: Final = 255
 _DECIMAL_DIGITS: Final = (65, 30)
-"""The most that MySQL and MariaDB have."""
+"""The most digits of a decimal number in MySQL and MariaDB."""
 _BINARY_COLLATION: Final = {Dialect.MYSQL: "utf8mb4_0900_bin", Dialect.MARIADB: "utf8mb4_nopad_bin"}
-"""Without padding: `'a'` and `'a '` are two keys."""
+"""Collations without padding, so that `'a'` and `'a '` are two keys."""
 
 _MYSQL_TYPES: Final = {
     "bytes": "longblob",
@@ -151,8 +153,8 @@ _TYPES: Final[Mapping[Dialect, Mapping[str, str]]] = {
 
 
 def native_type(generic: str, dialect: Dialect, key_bytes: int | None = None) -> str:
-    """The type that a new column has for values of a ``generic`` type. ``key_bytes``: for a column of a key, the bytes
-    that the dialect's index has for it.
+    """The type of a new column for values of a ``generic`` type. ``key_bytes``: for a column of a key, the bytes that
+    it may take in the dialect's index.
     """
     types = _TYPES[dialect]
     generic = generic if generic in types else _TEXT  # `hash` and `entries` are text
@@ -213,7 +215,7 @@ def _without_size(type_: str) -> str:
 
 
 def _share(types: Collection[str]) -> int:
-    """The bytes of an index for each column of the key whose values have no fixed length."""
+    """The bytes that an index has for each column of the key whose values have no fixed length."""
     fixed = sum(_KEY_BYTES.get(type_, 0) for type_ in types)
     free = sum(type_ not in _KEY_BYTES for type_ in types)
     return (_INDEX_BYTES - fixed) // max(1, free)

@@ -1,4 +1,4 @@
-"""Values of updates as a driver takes them for a column, and back. Pure."""
+"""Converts values of updates into values that the driver stores in a column, and back. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Writer = Callable[[Any], Any]
 Reader = Callable[[Any], Value]
 
 _AS_TEXT: Final = frozenset({Kind.TEMPORAL, Kind.JSON, Kind.UUID, Kind.MEMBERS, Kind.OTHER})
-"""What is read as the server shows it, because drivers have other types for it."""
+"""The kinds of columns that are read as the server's text, because drivers return other types for them."""
 _NATURAL: Final = {
     Kind.BYTES: "bytes",
     Kind.FIXED_BYTES: "bytes",
@@ -35,13 +35,13 @@ _NATURAL: Final = {
 _RANGES: Final = {"int": (-(1 << 63), (1 << 63) - 1), "uint": (0, (1 << 64) - 1)}
 _SINGLE: Final = struct.Struct("<f")
 _DIGITS: Final = range(1, 10)
-"""Nine are enough for every single."""
+"""The numbers of digits to try; nine digits are enough for every four-byte number."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def selected(column: TargetColumn, dialect: Dialect) -> str:
-    """What a SELECT lists, so that :func:`reader` understands the value."""
+    """The expression in a SELECT whose result :func:`reader` can convert."""
     name = quoted(column.name, dialect)
     if column.kind is Kind.INT and column.type.startswith("bit"):
         return f"CAST({name} AS UNSIGNED)"
@@ -55,8 +55,8 @@ def selected(column: TargetColumn, dialect: Dialect) -> str:
 
 
 def writer(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool = False) -> Writer | None:
-    """What makes the driver's value for ``column`` of a value of the ``generic`` type; ``None``: the value itself.
-    ``generic``: empty where it is not known. ``key``: equal keys get equal values.
+    """A function that converts a value of the ``generic`` type into the driver's value for ``column``; ``None``: no
+    conversion is needed. ``generic``: empty if not known. ``key``: whether equal keys must get equal values.
 
     The function raises ``ValueError``, without the value in its message, for a value that the column cannot hold.
     """
@@ -80,8 +80,8 @@ def writer(generic: str, column: TargetColumn, dialect: Dialect, *, key: bool = 
 
 
 def unchanged(generic: str, column: TargetColumn, dialect: Dialect) -> type | None:
-    """Values of this type are the driver's for ``column``: :func:`writer` changes none of them. ``None``: there is no
-    such type. PostgreSQL refuses U+0000 in text by itself.
+    """The type of values that :func:`writer` does not change for ``column``; ``None``: there is no such type. Text may
+    contain U+0000, which PostgreSQL itself refuses.
     """
     match generic, column.kind:
         case (("text" | "hash"), Kind.TEXT) if dialect is not Dialect.SQLITE:
@@ -92,8 +92,8 @@ def unchanged(generic: str, column: TargetColumn, dialect: Dialect) -> type | No
 
 
 def reader(generic: str, column: TargetColumn, dialect: Dialect) -> Reader | None:
-    """The inverse of :func:`writer`, for what :func:`selected` gives. ``generic``: empty where it is not known. Text
-    in the server's own form is equal to every text of the same value.
+    """The inverse of :func:`writer`, for results of :func:`selected`. ``generic``: empty if not known. Text in the
+    server's own form compares as equal to every text of the same value.
     """
     make = _read_known(generic, column) or _read_rounded(column) or _READ_KINDS.get(column.kind)
     return None if make is None else _or_null(make)
@@ -161,7 +161,7 @@ def _number(value: float) -> float:
 
 
 def _write_decimal(column: TargetColumn) -> Writer | None:
-    """NaN and infinities arrive as text."""
+    """The conversion of decimal numbers. NaN and infinities arrive as text."""
     match column.kind:
         case Kind.TEXT:
             return _decimal_text
@@ -193,7 +193,7 @@ def _decimal_text(value: Decimal | str) -> str:
 
 
 def _key_text(value: Decimal | str) -> str:
-    """1.0 and 1.00 are one key."""
+    """The text of a number in a key, without zeros at its end, because 1.0 and 1.00 are one key."""
     text = _decimal_text(value)
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -208,7 +208,8 @@ def _write_text(column: TargetColumn, dialect: Dialect) -> Writer | None:
 
 
 def _uuid_text(value: str | bytes) -> str:
-    """Each of the other ways to write a UUID would be another key in the source, and the same one in the target."""
+    """Check that text is a UUID in its usual form. Any other form would be another key in the source, but the same key
+    in the target."""
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise ValueError("text that is no UUID in small letters with hyphens; make the column text")
     return value
@@ -236,13 +237,13 @@ def _entries_text(value: Mapping[bytes, bytes]) -> str:
 
 
 class _Shown(str):
-    """Text in a server's own form."""
+    """Text in a server's own form, equal to every text of the same value."""
 
     __slots__ = ()
 
     @staticmethod
     def form(text: str) -> Any:
-        """What is equal for every text of the same value."""
+        """A form that is equal for every text of the same value."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -257,7 +258,7 @@ class _Shown(str):
 
 
 class _Rounded(float):
-    """The number that a column rounded, equal also to the decimal number that the column means."""
+    """A number that a column rounded. It is also equal to the decimal number before the rounding to binary."""
 
     __slots__ = ("meant",)
     meant: float
@@ -346,12 +347,12 @@ def _read_known(generic: str, column: TargetColumn) -> Reader | None:
 
 
 def _has_decimals(column: TargetColumn) -> bool:
-    """Whether it is a DOUBLE(M,D) of MySQL."""
+    """Whether the column's type is DOUBLE(M,D) of MySQL."""
     return column.kind is Kind.DOUBLE and column.scale is not None
 
 
 def _meant(column: TargetColumn) -> Callable[[float], float] | None:
-    """The decimal number that a column means by the number that it stores; ``None``: the same one."""
+    """A function from the number that a column stores to the decimal number for it; ``None``: they are the same."""
     if column.kind is Kind.FLOAT:
         return _shortest
     if _has_decimals(column):
@@ -360,7 +361,7 @@ def _meant(column: TargetColumn) -> Callable[[float], float] | None:
 
 
 def _shortest(value: float) -> float:
-    """The number of fewest digits that is stored as the same four bytes."""
+    """The number with the fewest digits that is stored as the same four bytes."""
     if not math.isfinite(value):
         return value
     stored = _SINGLE.pack(value)
@@ -372,7 +373,7 @@ def _shortest(value: float) -> float:
 def _is_single(value: float, stored: bytes) -> bool:
     try:
         return _SINGLE.pack(value) == stored
-    except OverflowError:  # rounded up beyond the largest one
+    except OverflowError:  # rounded up beyond the largest four-byte number
         return False
 
 
@@ -390,7 +391,7 @@ def _read_rounded(column: TargetColumn) -> Reader | None:
 
 
 def _or_text(make: Callable[[Any], Any]) -> Reader:
-    """Text of an earlier type of the column is no number: it differs from every one."""
+    """A reader that leaves text unchanged if it is no number, which a column may have from an earlier type."""
 
     def converted(value: Any) -> Any:
         try:
@@ -402,7 +403,7 @@ def _or_text(make: Callable[[Any], Any]) -> Reader:
 
 
 def _decimal(value: Any) -> Decimal | str:
-    """NaN and infinities are text, as they arrive."""
+    """A decimal number, or text for NaN and infinities, as updates have them."""
     number = value if isinstance(value, Decimal) else Decimal(str(value))
     return number if number.is_finite() else str(number)
 

@@ -1,6 +1,6 @@
-"""Tables as a database's catalogue describes them.
+"""Reads the definitions of existing tables from a database's catalogue.
 
-Every query takes its values as ``%s``. ``run`` returns the rows of one query.
+Every query has ``%s`` for its values. ``run`` returns the rows of one query.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _READERS: Final = {
 
 
 def actual(run: Run, name: TableName, dialect: Dialect) -> TargetTable | None:
-    """The table of this name, ``None`` if there is none.
+    """The table of this name; ``None`` if there is none.
 
-    Raises :class:`~wormhole.model.errors.TargetRefused` if the name is of something else.
+    Raises :class:`~wormhole.model.errors.TargetRefused` if an object that is not a table has the name.
     """
     return _READERS[dialect](run, name)

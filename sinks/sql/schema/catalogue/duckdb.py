@@ -1,4 +1,4 @@
-"""DuckDB's catalogue."""
+"""Reads a table's definition from DuckDB's catalogue."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_duckdb(run: Run, name: TableName) -> TargetTable | None:
         if run(_VIEW, place):
             raise not_a_table(name, "view")
         return None
-    has_collation = "COLLATE" in str(found[0][0]).upper()  # the catalogue shows it only there
+    has_collation = "COLLATE" in str(found[0][0]).upper()  # only the table's SQL shows a collation
     columns = tuple(_column(has_collation, *row) for row in run(_COLUMNS, place))
     table = name.quoted(Dialect.DUCKDB)
     primary: tuple[str, ...] = ()

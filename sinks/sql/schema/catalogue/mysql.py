@@ -1,4 +1,4 @@
-"""The information schema of MySQL and MariaDB."""
+"""Reads a table's definition from the information schema of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KINDS: Final = {
 }
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _YEARS: Final = (1901, 2155)
-_UNBOUNDED: Final = 1 << 31  # bytes; longer than a message to the server
+_UNBOUNDED: Final = 1 << 31  # bytes; a length above this is no limit, because a message to the server is shorter
 
 
 def read_mysql(run: Run, name: TableName) -> TargetTable | None:

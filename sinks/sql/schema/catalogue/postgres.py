@@ -1,4 +1,4 @@
-"""PostgreSQL's catalogue."""
+"""Reads a table's definition from PostgreSQL's catalogue."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["read_postgres"]
 
 _RELATION: Final = "SELECT oid::bigint, relkind::text, relpersistence::text FROM pg_class WHERE oid = to_regclass(%s)"
 _TABLES: Final = frozenset({"r", "p"})
-# A domain has the values of the type that it is based on, which may be a domain too. -1 is a type without a length:
-# `character` alone would be one character.
+# The type of a domain is its base type, which may be a domain too. The modifier -1 means no length: `character` alone
+# would mean one character.
 _COLUMNS: Final = """
 WITH RECURSIVE based (attnum, oid, typmod) AS (
     SELECT attnum, atttypid, atttypmod FROM pg_attribute
@@ -63,8 +63,8 @@ _KINDS: Final = {
     "uuid": Kind.UUID,
 }
 _BITS: Final = {"int2": 16, "int4": 32, "int8": 64}
-_HEADER: Final = 4  # added to a stored length
-_ANY_DIGITS: Final = 0xFFFF  # an interval's, without its own
+_HEADER: Final = 4  # the number that a stored length has in addition
+_ANY_DIGITS: Final = 0xFFFF  # the stored number of digits of an interval without such a number
 
 
 def read_postgres(run: Run, name: TableName) -> TargetTable | None:

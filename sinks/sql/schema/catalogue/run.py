@@ -1,4 +1,4 @@
-"""What every catalogue needs."""
+"""Helpers that the readers of all catalogues share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
 
 def not_a_table(name: TableName, kind: str) -> TargetRefused:
-    """The error for a name of something that cannot be written as a table."""
+    """The error for an object that is not a table, such as a view. ``kind``: what the object is."""
     return TargetRefused(
         f"{name} in the target is a {kind}, not a table",
         hint="give the sink another name for the table, or rename what has the name",
@@ -22,6 +22,6 @@ def not_a_table(name: TableName, kind: str) -> TargetRefused:
 
 
 def key_of(primary: tuple[str, ...], unique: Iterable[tuple[str, ...]], required: Iterable[str]) -> tuple[str, ...]:
-    """The primary key, or else the first of the ``unique`` indexes that has only ``required`` columns."""
+    """The columns of the primary key, or else of the first ``unique`` index that has only ``required`` columns."""
     known = set(required)
     return primary or next((columns for columns in unique if known.issuperset(columns)), ())

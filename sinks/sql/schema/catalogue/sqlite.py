@@ -1,4 +1,4 @@
-"""SQLite's schema. A column's type is only a preference, by which its values are converted."""
+"""Reads a table's definition from SQLite's schema. A column's type is only a preference for conversions."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def _quoted(name: TableName) -> str:
 
 
 def _kind(type_: str) -> Kind:
-    """By the affinity. Text in a column of numbers becomes a number where it looks like one."""
+    """The kind of a column by its type's affinity. A column of numbers stores text that looks like a number as one."""
     upper = type_.upper()
     return next((kind for part, kind in _KINDS if part in upper), Kind.DOUBLE if upper else Kind.BYTES)
