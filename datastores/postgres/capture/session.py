@@ -41,11 +41,11 @@ _COLUMNS: Final = f"number, place, xid, changes, bytes, {_US.format('at')}, chec
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """``identity``: of the installation. ``number``, ``place``, ``at_us``: of the last transaction. ``floor_…``: of the
-    last transaction that was removed. ``uncut``: changes exist that no numbered transaction has yet, or transactions to
-    wait for. ``bytes``: the size of the change table. ``free_bytes``: how many of these are unused. ``stopped``:
-    nothing is recorded. ``opening``: recording is about to begin again. ``checksum``: of the requested transaction;
-    ``None``: the log does not have it.
+    """``identity``: the installation's identity. ``number``, ``place``, ``at_us``: those of the last transaction.
+    ``floor_…``: those of the last removed transaction. ``uncut``: some changes belong to no numbered transaction yet, or
+    transactions are open. ``bytes``: the size of the change table. ``free_bytes``: the unused bytes of that size.
+    ``stopped``: nothing is recorded. ``opening``: recording is about to begin again. ``checksum``: the requested
+    transaction's; ``None``: the log does not have it.
     """
 
     identity: str

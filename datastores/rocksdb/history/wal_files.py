@@ -63,7 +63,7 @@ class WalHistory:
         self._pins: dict[int, Pin] = {}
         for path in folder.glob("*.log"):
             if not path.stem.isdecimal():
-                continue  # a foreign file
+                continue  # the file is no kept WAL
             stat = path.stat()
             self._pins[int(path.stem)] = Pin(
                 int(path.stem), path, stat.st_size, linked=stat.st_nlink > 1, inode=stat.st_ino
@@ -256,7 +256,7 @@ class WalHistory:
         """End the history. No more files appear. The kept files stay readable."""
         with self._changed:
             if self.reached != self._reached_stored:
-                with suppress(OSError):  # then the next start reads the file again
+                with suppress(OSError):  # after a failure the next start reads the file again
                     self._save()
             self.closed = True
             self._live = {}
