@@ -42,7 +42,7 @@ _COLUMNS: Final = f"number, place, xid, changes, bytes, {_US.format('at')}, chec
 @dataclass(frozen=True, slots=True)
 class LogState:
     """``identity``: the installation's identity. ``number``, ``place``, ``at_us``: those of the last transaction.
-    ``floor_…``: those of the last removed transaction. ``uncut``: some changes belong to no numbered transaction yet, or
+    ``floor_…``: those of the last removed transaction. ``uncut``: some changes have no numbered transaction yet, or
     transactions are open. ``bytes``: the size of the change table. ``free_bytes``: the unused bytes of that size.
     ``stopped``: nothing is recorded. ``opening``: recording is about to begin again. ``checksum``: the requested
     transaction's; ``None``: the log does not have it.
