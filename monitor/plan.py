@@ -6,9 +6,9 @@ The life of a slot, which is the place of one publisher or sink::
     nothing --start--> starting --ready--> running --stop--> stopping --(kill)--> ended --> nothing
                            |                  |
                            +-- ended by itself: wait, twice as long each time, then start again
-                           |      status 3 (a dependency is unreachable)    retried for ever
-                           |      status 2 before it was ready             given up at once: the request is wrong
-                           |      any other, too often within a time       given up
+                           |      status 3 (a dependency is unreachable)    retried without limit
+                           |      status 2 before it was ready             given up: the configuration is wrong
+                           |      any other status, too often in a time    given up
                            +-- given up: until the configuration changes or an operator asks for a retry
 
 An adopted process is treated like a started one. A new configuration stops the process, and starts another only after

@@ -1,14 +1,14 @@
-"""``wormholectl``: the command line. It imports the other parts, and only when a command needs them.
+"""``wormholectl``: the command line. It imports the other parts of the product only when a command needs them.
 
-One folder per noun, with its verbs in ``commands``, what it decides, and what it alone prints; a small noun is one
-module. ``app`` joins them. A module of commands is imported for ``--help`` too, so its functions import what takes
-long, and it does without ``from __future__ import annotations``: Typer would compile each annotation.
+Each noun has a folder: its verbs are in ``commands``, its decisions and its output in other modules. A small noun is
+one module. ``app`` joins the nouns. ``--help`` imports the modules of commands too. So their functions import slow
+modules themselves, and they omit ``from __future__ import annotations``, because Typer would compile each annotation.
 
-What several nouns share is in ``shared`` (``options``, ``errors``, ``confirm``, ...), ``logs`` (a log at a URL) and
-``show`` (printing). ``wormhole.admin`` finds and asks publishers.
+Several nouns share ``shared`` (``options``, ``errors``, ``confirm``, ...), ``logs`` (a log at a URL) and ``show``
+(printing). ``wormhole.admin`` finds and queries publishers.
 
-The commands of archive and Spark are in ``spark_replay.commands``. They are entry points of the group
-``wormhole.commands``, as those of other packages are, and ``app`` imports one when it is used.
+The commands of archive and Spark are in ``spark_replay.commands``. Like commands of other packages, they are entry
+points of the group ``wormhole.commands``. ``app`` imports such a command when it is used.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["main"]
 def main() -> None:
     """Entry point of the command ``wormholectl``.
 
-    The base installation is the SDK alone. It also gets this command, because an extra cannot add one; without the
-    command line's packages the command names the extra.
+    The base installation contains only the SDK and this command, because an extra cannot add a command. Without the
+    packages of the command line, the command names the extra to install.
     """
     try:
         from wormholectl.app import app

@@ -1,4 +1,4 @@
-"""``python -m wormholectl``: the command, where it is not on the PATH."""
+"""``python -m wormholectl`` runs the command if it is not on the PATH."""
 
 from wormholectl import main
 

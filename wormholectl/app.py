@@ -1,4 +1,4 @@
-"""The root of ``wormholectl``: every module of commands, and the options before them."""
+"""The root of ``wormholectl``: it joins all modules of commands, and has the options before a command."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ _NOUNS: Final = (
 
 
 def _flow_help(commands: typer.Typer) -> None:
-    """Make each paragraph of the commands' help one line, for the terminal to wrap: typer keeps a docstring's
-    breaks."""
+    """Join the lines of each help paragraph, because typer keeps the line breaks of a docstring. The terminal wraps the
+    paragraph."""
     documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
     if commands.registered_callback is not None:
         documented.append(commands.registered_callback)
@@ -137,9 +137,9 @@ _Declared: TypeAlias = CommandInfo | TyperInfo
 
 
 class ListedCommand(TyperCommand):
-    """A command or a group that is built when it is used: the root's help needs names and first lines only.
+    """A command or a group that is built when it is used. The root's help needs only its name and first line.
 
-    ``declared``: ``None`` for an entry point, which is looked for and imported then.
+    ``declared``: its declaration; ``None`` for an entry point, which is imported when it is used.
     """
 
     def __init__(self, declared: _Declared | None, name: str, text: str) -> None:
@@ -148,9 +148,9 @@ class ListedCommand(TyperCommand):
 
     @cached_property
     def built(self) -> Any:
-        """With its options, its arguments and the commands inside.
+        """The complete command, with its options, arguments and subcommands.
 
-        Raises :class:`~wormhole.model.errors.UsageError` for one of a package that cannot be used.
+        Raises :class:`~wormhole.model.errors.UsageError` if the package of the command cannot be used.
         """
         how: Any = {"pretty_exceptions_short": True, "rich_markup_mode": _MARKUP}
         declared = self._declared or _registered(self.name or "")
@@ -159,13 +159,13 @@ class ListedCommand(TyperCommand):
         return get_group_from_info(declared, suggest_commands=True, **how)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """What is called first, of a command that runs, shows its help or is completed."""
+        """Build the command. Typer calls this first when the command runs, shows its help or is completed."""
         try:
             return self.built.make_context(*args, **kwargs)
         except UsageError:
             if not kwargs.get("resilient_parsing"):
                 raise
-            return super().make_context(*args, **kwargs)  # a shell completes nothing behind it
+            return super().make_context(*args, **kwargs)  # then a shell completes nothing after this command
 
 
 def _commands_of(commands: typer.Typer) -> Mapping[str, CommandInfo]:
@@ -177,7 +177,8 @@ def _commands_of(commands: typer.Typer) -> Mapping[str, CommandInfo]:
 
 
 def _registered(name: str) -> _Declared:
-    """The command ``name`` of its entry point: the one of that name in a Typer application, or all of it as a noun."""
+    """The command ``name`` of its entry point: a command with that name in the entry point's Typer application, or the
+    whole application as a noun."""
     from wormhole.ports.entry_points import claims, load_only
 
     claimed = claims(_ENTRY_POINTS).get(name)
@@ -197,7 +198,7 @@ def _registered(name: str) -> _Declared:
 
 
 class RootGroup(GuardedGroup):
-    """The root, with every noun and command of this package, and those of entry points."""
+    """The root group. It has the nouns and commands of this package, and commands of entry points."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -215,7 +216,8 @@ class RootGroup(GuardedGroup):
             self.add_command(found[name])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Those of other packages are looked for where there is none of ours: `--help` would take a sixth longer."""
+        """The command ``cmd_name``. Entry points are searched only for a name that this package lacks, because the
+        search would make `--help` a sixth slower."""
         if cmd_name not in self.commands:
             from wormhole.ports.entry_points import claims
 
@@ -224,8 +226,8 @@ class RootGroup(GuardedGroup):
         return super().get_command(ctx, cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """As Typer prints it, without what it would import for help in Markdown and for tracebacks: neither is used
-        here, and both take a sixth of the command's time."""
+        """Print the help in Typer's form. This avoids Typer's imports for Markdown and tracebacks, which are not used
+        here and take a sixth of the command's time."""
         unused = {"rich.markdown", "rich.traceback"}.difference(sys.modules)
         for name in unused:
             sys.modules[name] = placeholder = ModuleType(name)

@@ -1,4 +1,4 @@
-"""The noun ``capture``: the triggers that make a log in a database whose own log cannot be read."""
+"""The noun ``capture``: manages the triggers that record changes in a database whose own log cannot be read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,7 +103,7 @@ def remove(url: Url, password_file: PasswordFile = None, yes: Yes = False) -> No
 
 
 class _Found(NamedTuple):
-    """A database and what is in it."""
+    """A database, and the capture objects in it."""
 
     datastore: "Datastore"
     url: str

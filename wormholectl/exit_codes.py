@@ -1,4 +1,4 @@
-"""What a command ends with. 0 is: all well."""
+"""The exit codes of commands. 0 means success."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ BROKEN: Final = 1
 WRONG: Final = 2
 """The request is wrong."""
 UNREACHABLE: Final = 3
-"""What it needs cannot be reached just now."""
+"""A process or service that the command needs cannot be reached now."""

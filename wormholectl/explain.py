@@ -1,4 +1,4 @@
-"""The command ``explain``: what the code of a problem means, and what to do."""
+"""The command ``explain``: shows the meaning of a problem's code, and the next step."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""The noun ``markers``: bare it lists datamarkers, its verbs move or forget one."""
+"""The noun ``markers``: without a verb it lists datamarkers, and its verbs show, move or forget one."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""The noun ``objects``: what a publisher needs to have been made in a datastore."""
+"""The noun ``objects``: makes and drops the objects that a publisher needs in a datastore, such as slots."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,7 +59,7 @@ def create(
     """
     known = _found(url, where, log, password_file, tables or ())
     refused = known.objects.left_out if tables else ""
-    if known.objects.left_out and (known.objects.missing or not refused):  # before it is asked; the error has it too
+    if known.objects.left_out and (known.objects.missing or not refused):  # before the question; an error repeats it
         print_text(known.objects.left_out)
     if known.objects.missing:
         show_statements(f"To run{known.of_log}:", known.objects.missing)

@@ -1,4 +1,4 @@
-"""The noun ``zookeeper``: who may do what in the one that a fleet shares."""
+"""The noun ``zookeeper``: makes credentials for a shared ZooKeeper, and closes it to clients without credentials."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final

@@ -1,1 +1,1 @@
-"""The noun ``backfill``, and ``verify`` and ``repair``, which are backfills too: the rows that tables hold already."""
+"""The noun ``backfill``, and the commands ``verify`` and ``repair``. All of them read rows that tables hold already."""

@@ -1,4 +1,4 @@
-"""What every command about backfills does: changing several flows, watching them, and what changes left."""
+"""Shared by the commands about backfills: change several flows, and watch their backfills until they end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
     "watch",
 ]
 
-_START: Final = "start"  # who began a backfill: the application's `start = "existing"`
+_START: Final = "start"  # stored as the person of a backfill that `start = "existing"` began
 
 
 def start_each(
@@ -53,10 +53,10 @@ def start_each(
     yes: bool,
     as_json: bool,
 ) -> list[str]:
-    """Preview a start in each flow, show it, ask, and make it; returns the flows in which it began.
+    """Preview a backfill in each flow, show the previews, ask, and start it. Returns the flows in which it began.
 
-    ``what``: the method of ``admin`` that starts it; ``names``: tables or patterns, empty for all. Raises
-    :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is changed.
+    ``what``: the method of ``admin`` that starts it; ``names``: tables or patterns, empty for all tables. Nothing is
+    changed before the question is answered. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
     application = flows[0].partition("/")[0]
     chosen: dict[str, tuple[str, ...]] = dict.fromkeys(flows, ())
@@ -66,11 +66,11 @@ def start_each(
         return change_each(admin, what, each, preview=preview)
 
     if names:
-        # Without the filter: a flow that is not chosen may have no table with the columns that it tests.
+        # This preview has no filter, because a flow that is not chosen may lack the columns that the filter tests.
         unfiltered = {name: value for name, value in settings.items() if name != "where"}
         listed = change_each(admin, what, dict.fromkeys(flows, unfiltered), preview=True)
         chosen = tables_of(names, [after_of(one) for one in listed])
-    planned = begin(True)  # what is wrong is reported before any flow begins
+    planned = begin(True)  # errors are reported before any flow begins
     _check_readable([after_of(one) for one in planned])
     if not yes:
         show_planned(application, [after_of(one) for one in planned], notes_of(planned), as_json)
@@ -81,7 +81,7 @@ def start_each(
 
 
 def _check_readable(planned: Sequence[ReportedBackfill]) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` where no flow has a table whose rows can be read."""
+    """Raise :class:`~wormhole.model.errors.UsageError` if no flow has a table whose rows can be read."""
     statuses = [one.status for one in planned if one.status is not None]
     refused = [table for status in statuses for table in refused_tables(status)]
     if refused and len(refused) == sum(len(status.progress) for status in statuses):
@@ -96,7 +96,8 @@ def _check_readable(planned: Sequence[ReportedBackfill]) -> None:
 def change_each(
     admin: Admin, what: str, settings: Mapping[str, Mapping[str, object]], *, preview: bool
 ) -> list[Change]:
-    """A change of several flows, with the settings of each. An error reports how many flows were changed before it."""
+    """Change several flows, or preview it. ``settings``: the settings by flow. An error reports how many flows were
+    changed before it."""
     done: list[Change] = []
     for flow, of_flow in settings.items():
         try:
@@ -125,14 +126,14 @@ def before_and_after(changes: Sequence[Change]) -> list[tuple[ReportedBackfill, 
 
 
 def notes_of(changes: Sequence[Change]) -> list[str]:
-    """What the publishers remarked, each remark once."""
+    """The notes of the publishers, each note once."""
     return list(dict.fromkeys(note for change in changes for note in change.notes))
 
 
 def watch(where: Where, application: str, as_json: bool, flows: Collection[str] = ()) -> int:
-    """Show the progress until every backfill has ended, of all flows or only of ``flows``.
+    """Show the progress until every backfill has ended, for all flows or only for ``flows``.
 
-    Returns 1 where a table was not sent as a whole, or where a verification left a difference.
+    Returns the exit code: 1 if a table was not sent completely, or if a verification left a difference.
     """
     progress = ProgressLine(application, as_json=as_json)
     ended = wait_until_ended(lambda: admin_service.ask(where), application, progress.show, flows=flows)
@@ -143,7 +144,8 @@ def watch(where: Where, application: str, as_json: bool, flows: Collection[str] 
 
 
 def await_first_rows(where: Where, application: str, flows: Collection[str], as_json: bool) -> None:
-    """Wait until ``flows`` have the existing rows with which the application begins: no comparison begins before."""
+    """Wait until ``flows`` have the existing rows with which the application begins. A comparison must not begin
+    earlier."""
     first = [
         one.flow
         for one in backfills_of(admin_service.ask(where), application)
@@ -156,12 +158,12 @@ def await_first_rows(where: Where, application: str, flows: Collection[str], as_
 
 
 def names_of(tables: Sequence[str] | None) -> tuple[str, ...]:
-    """The option ``--tables``: repeats and commas."""
+    """The names in the option ``--tables``, which may be repeated and may contain commas."""
     return tuple(one.strip() for given in tables or () for one in given.split(",") if one.strip())
 
 
 def rate_of(text: str) -> float | None:
-    """The option ``--rate`` in bytes per second; ``None``: not given."""
+    """The value of the option ``--rate`` in bytes per second; ``None`` if the option is not given."""
     if not text:
         return None
     rate = parsed(parse_rate, "--rate", text, "4MiB/s")

@@ -1,4 +1,4 @@
-"""The noun ``backfill``: the rows that tables hold already, sent to an application."""
+"""The noun ``backfill``: its commands send rows that tables hold already to an application."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Final
@@ -122,7 +122,7 @@ def cancel(application: ApplicationName, where: Where, yes: Yes = False, as_json
 
 
 def _change(where: Where, application: str, what: str, question: str, yes: bool, as_json: bool) -> None:
-    """Preview a change of all flows that have a backfill, ask, make it."""
+    """Preview a change of all flows that have a backfill, ask, and make the change."""
     from wormhole.admin import Admin
     from wormholectl.backfill.changes import before_and_after, change_each, notes_of
     from wormholectl.backfill.flows import running_of

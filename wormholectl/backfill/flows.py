@@ -1,4 +1,4 @@
-"""Which flows and tables a backfill command is about, and waiting until backfills have ended."""
+"""Finds the flows and tables of a backfill command, and waits until backfills have ended."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ __all__ = ["backfills_of", "flows_named", "flows_of", "running_of", "tables_of",
 _PATTERN: Final = re.compile(r"[*?\[]")
 _EVERY_S: Final = 1.0
 _PATIENCE_S: Final = {"held": 60.0, "paused": 60.0, "needs_replay": 60.0, "unassigned": 600.0}
-"""By state: after so long a flow is taken for one that does not go on before an operator acts."""
+"""By state: the seconds after which a flow is considered stopped until an operator acts."""
 _NAMED_AFTER_S: Final = {"unassigned": 10.0}
-"""By state: a flow that changes hands, as each backfill and verification lets it, is not named before that."""
+"""By state: the seconds before a waiting flow is named. Each backfill and verification assigns the flow anew, which
+passes through these states."""
 
 
 def backfills_of(answers: Sequence[Answer], application: str = "") -> list[ReportedBackfill]:
-    """The flows of an application (empty: of all that have a backfill) by name, each with its backfill.
+    """The flows of an application, sorted by name, each with its backfill. For an empty ``application``, all flows that
+    have a backfill.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
+    Raises :class:`~wormhole.model.errors.UsageError` if every publisher answers and none has a flow of the application.
     """
     if application:
         check_application(answers, application)
@@ -44,9 +46,9 @@ def backfills_of(answers: Sequence[Answer], application: str = "") -> list[Repor
 def flows_of(answers: Sequence[Answer], application: str) -> list[str]:
     """The names of the application's flows.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when no publisher has one, or
-    :class:`~wormhole.model.errors.StreamBroken` when one that does not answer may have it: then the backfill would
-    begin in a part of the flows.
+    Raises :class:`~wormhole.model.errors.UsageError` if no publisher has a flow of it. Raises
+    :class:`~wormhole.model.errors.StreamBroken` if a publisher does not answer, because the backfill would begin only
+    in some of the flows.
     """
     silent = [answer.problem for answer in answers if answer.may_have(application)]
     if silent:
@@ -59,7 +61,7 @@ def flows_of(answers: Sequence[Answer], application: str) -> list[str]:
 
 
 def flows_named(answers: Sequence[Answer], which: str) -> list[str]:
-    """The flows that ``which``, ``APP`` or ``APP/SHARD``, means. Raises as :func:`flows_of`."""
+    """The names of the flows of ``which``: ``APP`` or ``APP/SHARD``. Raises the errors of :func:`flows_of`."""
     application, slash, _ = which.partition("/")
     if slash:
         return [owner_of(answers, which)[1].flow]
@@ -67,8 +69,8 @@ def flows_named(answers: Sequence[Answer], which: str) -> list[str]:
 
 
 def running_of(answers: Sequence[Answer], application: str) -> list[str]:
-    """The names of the application's flows whose backfill has not ended. Raises as :func:`flows_of`, and
-    :class:`~wormhole.model.errors.UsageError` when there is none.
+    """The names of the application's flows whose backfill has not ended. Raises the errors of :func:`flows_of`, and
+    :class:`~wormhole.model.errors.UsageError` without such a flow.
     """
     flows_of(answers, application)
     flows = [one.flow for one in backfills_of(answers, application) if one.status and not has_ended(one.status)]
@@ -81,10 +83,10 @@ def running_of(answers: Sequence[Answer], application: str) -> list[str]:
 
 
 def tables_of(names: Sequence[str], planned: Sequence[ReportedBackfill]) -> dict[str, tuple[str, ...]]:
-    """For each flow the tables that ``names`` mean, patterns of a shell included; flows without any are left out.
+    """By flow, the tables that match ``names``, which may be shell patterns. Flows without such a table are omitted.
 
-    ``planned``: the backfill that each flow would have of all its tables. Raises
-    :class:`~wormhole.model.errors.UsageError` for a name that no flow has a table for.
+    ``planned``: a preview of a backfill of all tables, for each flow. Raises
+    :class:`~wormhole.model.errors.UsageError` for a name that matches no table.
     """
     known = {one.flow: [table.table for table in one.status.progress] if one.status else [] for one in planned}
     tables = {table for of_flow in known.values() for table in of_flow}
@@ -119,11 +121,12 @@ def wait_until_ended(
     *,
     flows: Collection[str] = (),
 ) -> list[ReportedBackfill]:
-    """Ask every second until every backfill of the application has ended; returns these. ``flows``: only theirs.
+    """Query the publishers every second until every backfill of the application, or of ``flows``, has ended. Returns
+    these backfills.
 
-    ``show``: is given each round's backfills, and the problems of publishers that do not answer. A publisher that does
-    not answer for now is asked again. Raises :class:`~wormhole.model.errors.UsageError` when there is no backfill, and
-    :class:`~wormhole.model.errors.Fatal` when none of those that are left goes on by itself.
+    ``show``: called in each round with the backfills, and with the problems of publishers that do not answer. Such a
+    publisher is queried again. Raises :class:`~wormhole.model.errors.UsageError` without a backfill, and
+    :class:`~wormhole.model.errors.Fatal` if none of the unfinished backfills can continue by itself.
     """
     stopped_since: dict[tuple[str, str], float] = {}
     while True:
@@ -159,7 +162,7 @@ def wait_until_ended(
 
 
 def _stopped(answers: Sequence[Answer], flows: Collection[str]) -> dict[tuple[str, str], str]:
-    """Those of the flows that do not go on by themselves, by name and state, each with its cause."""
+    """The flows that do not continue by themselves: name and state to a sentence with the cause."""
     return {
         (flow.flow, flow.state): f"{flow.flow} is {flow.state}{f': {flow.cause}' if flow.cause else ''}"
         for answer in answers

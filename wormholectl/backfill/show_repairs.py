@@ -1,4 +1,4 @@
-"""What the repair of a flow would do, or did."""
+"""Prints the steps of a flow's repair, before or after it is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["show_repair"]
 
 
 def show_repair(change: Change, accepted: HistoryEntry | None, as_json: bool) -> None:
-    """What was lost, and the steps. ``accepted``: a loss of the flow that an operator accepted before, the last one."""
+    """Print the lost range and the steps. ``accepted``: the flow's last loss that an operator accepted before."""
     before, backfill = change.before, change.after.backfill
     lost, notes = _lost(change, accepted)
     if as_json:
@@ -39,7 +39,7 @@ def show_repair(change: Change, accepted: HistoryEntry | None, as_json: bool) ->
 
 
 def _lost(change: Change, accepted: HistoryEntry | None) -> tuple[str, Sequence[str]]:
-    """What was lost, and the notes without it."""
+    """The text about the lost range, and the other notes."""
     if change.before.loss_pending:
         return change.notes[0], change.notes[1:]
     if accepted is None:

@@ -1,4 +1,4 @@
-"""The commands ``verify`` and ``repair``: an application's rows compared with the tables, and what differs repaired."""
+"""The commands ``verify`` and ``repair``: they compare an application's rows with its tables and repair differences."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -150,7 +150,7 @@ def repair(
 
 
 def _accepted(where: Where, flow: str) -> "HistoryEntry | None":
-    """The last loss of the flow that an operator accepted, where the history can be read."""
+    """The flow's last loss that an operator accepted; ``None`` without one, or if the history cannot be read."""
     from wormhole.admin.discovery import ask_coordinator
     from wormhole.coordination.port import HISTORY_KEPT
 
@@ -159,5 +159,5 @@ def _accepted(where: Where, flow: str) -> "HistoryEntry | None":
     try:
         entries = ask_coordinator(where.coordinator, lambda client: client.history(HISTORY_KEPT))
     except WormholeError:
-        return None  # it only describes: what is done does not rest on it
+        return None  # the entry is only shown: the repair does not depend on it
     return next((one for one in entries if (one.what, one.target) == ("accept-loss", flow)), None)

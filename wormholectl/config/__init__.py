@@ -1,1 +1,1 @@
-"""The noun ``config``: files, what is stored, and who changed that."""
+"""The noun ``config``: configuration files, the stored configuration, and the history of its changes."""

@@ -1,4 +1,4 @@
-"""The commands about configuration: files, what is stored, and who changed that."""
+"""The noun ``config``: check and apply configuration files, and show the stored configuration and its history."""
 
 import os
 from typing import Annotated
@@ -50,7 +50,7 @@ def config_check(file: ConfigFile, as_json: AsJson = False) -> None:
             f"{file}: right. Logs: {', '.join(logs) or 'none'}. Applications: {', '.join(applications) or 'none'}."
             + (f" Sinks: {', '.join(sinks)}." if sinks else "")
         )
-        # A file may be checked on another host than its own, where these files are missing.
+        # A configuration may be checked on a host that lacks the certificate files.
         for line in (*tls.facts, *(f"WARNING on this host: {fault}" for fault in tls.faults)):
             print_text(line)
         print_warnings(warnings)
@@ -105,7 +105,7 @@ def config_apply(
         show_plan(plan, as_json)
     if found.empty:
         return
-    # No session is held while a person thinks: what others change meanwhile is found by its version.
+    # No session stays open during the question. A change by another process meanwhile is detected by the version.
     to = f" to {coordinator}" if coordinator else ""
     confirm(f"apply {file}{to}?", yes)
     show_applied(plan, configuration.apply(plan, coordinator), coordinator, as_json)

@@ -1,4 +1,4 @@
-"""What a file of the static form would change of what this host's publishers run."""
+"""Compares a file of the static form with the configuration that this host's publishers run."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from wormholectl.shared.options import Where
 
 __all__ = ["differences_from_running"]
 
-# The same for every publisher, or nothing that one reads.
+# Settings that are equal for all publishers, or that no publisher reads.
 _LEFT_OUT: Final = frozenset({"version", "coordinator", "monitor", "datasets", "applications"})
 
 
 class _Settings(NamedTuple):
-    """The settings of one log, by their paths: those that are set, and all."""
+    """The settings of one log, by path: the explicit settings, and all settings with their defaults."""
 
     given: dict[str, str]
     every: dict[str, str]
 
 
 def differences_from_running(file: Path) -> tuple[tuple[SettingDifference, ...], tuple[str, ...]]:
-    """Setting by setting, from what the publishers of this host run to what they would run with ``file``; and warnings
-    about it. Blocks.
+    """The settings in which ``file`` differs from the configuration that the publishers of this host run, and warnings.
+    Blocks.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when none runs, or when one does not say what it runs.
+    Raises :class:`~wormhole.model.errors.WormholeError` if no publisher runs, or if the configuration of one is not
+    known.
     """
     config = discovery.configured(Where(coordinator=str(file)))
     assert config is not None
@@ -59,7 +60,7 @@ def _between(before: Mapping[str, Config], after: Mapping[str, Config]) -> set[S
     for log in old.keys() | new.keys():
         if log in old and log in new:
             found.update(compared(old[log].given, new[log].given, old[log].every, new[log].every))
-        elif log in new:  # what other publishers run already is not new
+        elif log in new:  # settings that other publishers already run are not new
             found.update(compared({}, _beside(new[log], old), {}, {}))
         else:
             found.update(compared(_beside(old[log], new), {}, {}, {}))
@@ -74,7 +75,8 @@ def _risks(before: Config, after: Config) -> tuple[str, ...]:
 
 
 def _relay_risk(before: Config, after: Config, log: str) -> str:
-    """What becomes of the records of a relay whose mode or folder changes. The review reports another sharding."""
+    """The effect of a changed mode or folder on a relay's records; empty without one. A change of the sharding is
+    reported elsewhere."""
     dataset, copy, name = log.split("/")
     try:
         old, new = (configured_relay(config, dataset, copy, name) for config in (before, after))
@@ -119,7 +121,7 @@ def _running(state_dir: Path) -> dict[str, Config]:
 
 
 def _narrow(config: Config, log: str) -> Config:
-    """What the publisher of ``log`` runs, in the form in which a monitor gives it."""
+    """The configuration of the publisher of ``log``, in the form that a monitor writes."""
     dataset, copy, name = log.split("/")
     return of_one_log(bound(config, config.datasets), dataset, copy, name)
 

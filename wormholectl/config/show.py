@@ -1,4 +1,4 @@
-"""Differences of configuration, what was applied and who changed it: as lines and as objects."""
+"""Prints differences of configuration, applied changes and their history, as lines or as JSON objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STYLES: Final = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def show_plan(plan: ConfigPlan, as_json: bool) -> None:
-    """What applying a file would change of what is stored."""
+    """Print how applying a file would change the stored configuration."""
     if as_json:
         print_json(_plan_object(plan, plan.found.change.seen, changed=False))
         return
@@ -35,7 +35,7 @@ def show_plan(plan: ConfigPlan, as_json: bool) -> None:
 
 
 def show_applied(plan: ConfigPlan, version: int, target: str, as_json: bool) -> None:
-    """What was applied to ``target`` (empty: where the file says), and its ``version`` there."""
+    """Print the changes that were applied to ``target`` (empty: as the file names it), and the new ``version``."""
     if as_json:
         print_json(_plan_object(plan, version, changed=True))
     else:
@@ -44,7 +44,7 @@ def show_applied(plan: ConfigPlan, version: int, target: str, as_json: bool) -> 
 
 
 def show_running(file: Path, settings: Sequence[SettingDifference], warnings: Sequence[str], as_json: bool) -> None:
-    """What a file of the static form would change of what this host's publishers run."""
+    """Print how a file of the static form differs from the configuration that this host's publishers run."""
     if as_json:
         print_json({**_object(file, settings, None), "warnings": list(warnings)})
         return
@@ -61,7 +61,7 @@ def show_running(file: Path, settings: Sequence[SettingDifference], warnings: Se
 
 
 def show_history(entries: Sequence[HistoryEntry], as_json: bool) -> None:
-    """Who changed what and when."""
+    """Print who changed what and when."""
     if as_json:
         print_json({"entries": [history_fields(entry) for entry in entries]})
         return

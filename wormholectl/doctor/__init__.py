@@ -1,4 +1,4 @@
-"""``doctor`` and ``support-dump``: a survey of an installation, and what is right and wrong with it.
+"""``doctor`` and ``support-dump``: they survey an installation and report its problems.
 
-``redact`` takes secrets out of what leaves the host.
+``redact`` removes secrets from text that leaves the host.
 """

@@ -87,7 +87,8 @@ def doctor(
 
 
 def _add_growth(report: "Report", found: "Datastore", where: Where, path: str) -> None:
-    """How fast the log grows, and for how long the relay lasts: that of the log ``path``, or the default one."""
+    """Add the growth of the log, and for how long a relay's budget lasts. The relay is that of the log ``path``, or the
+    default one."""
     from wormholectl.relay import sizing as relay_sizing
 
     if report.growth is not None:

@@ -1,4 +1,4 @@
-"""What is right and wrong with an installation, decided from a survey of it."""
+"""Judges a survey of an installation: its problems, their causes and the next steps. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wormholectl.show.printer import size, span
 __all__ = ["ClockReading", "Contended", "DiskRoom", "Survey", "judge"]
 
 _CLOCK_S: Final = 2.0
-"""Clocks are compared by a header in whole seconds."""
+"""Seconds by which clocks may differ. They are compared by a header in whole seconds."""
 _LITTLE_DISK: Final = 1 << 30
 _NO_DISK: Final = 100 << 20
 _LITTLE_HEADROOM_S: Final = 3600.0
@@ -49,8 +49,8 @@ class DiskRoom:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """How far the clock of ``name`` is ahead of ours, in seconds; ``None``: it could not be asked, ``problem`` has
-    why."""
+    """How far the clock of ``name`` is ahead of this host's, in seconds; ``None``: it could not be read, for the reason
+    in ``problem``."""
 
     name: str
     ahead_s: float | None
@@ -59,8 +59,8 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """A log that several publishers may serve, or that has or had an owner: ``logs`` are its names,
-    ``dataset/copy/log``, ``expected`` the candidates that the configuration names, the preferred one first.
+    """A log that several publishers may serve, or that has or had an owner. ``logs``: its names, ``dataset/copy/log``.
+    ``expected``: the candidates that the configuration names, the preferred one first.
     """
 
     group: LogGroup
@@ -70,19 +70,19 @@ class Contended:
 
     @property
     def owner(self) -> str:
-        """``COPY@HOST``; empty: no publisher owns the log."""
+        """The owner as ``COPY@HOST``; empty if no publisher owns the log."""
         return owner_name(self.owners)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """``subject``: what was asked about.
+    """The facts about an installation. ``subject``: the installation as the operator named it.
 
-    ``problem``: why the coordinator cannot be reached; empty when it can, or there is none.
+    ``problem``: why the coordinator cannot be reached; empty if it can, or if there is none.
 
-    ``damaged``: records of the coordinator that cannot be read, each in a sentence; ``unsafe``: what
-    :meth:`~wormhole.coordination.port.Coordinator.warnings` said; ``logs``: those that the configuration names, as
-    ``dataset/copy/log``; ``version``: the version of this command; ``contended``: logs that publishers take turns with.
+    ``damaged``: a sentence for each unreadable record of the coordinator. ``unsafe``: the result of
+    :meth:`~wormhole.coordination.port.Coordinator.warnings`. ``logs``: the configured logs, as ``dataset/copy/log``.
+    ``version``: the version of this command. ``contended``: logs that several publishers may serve.
     """
 
     subject: str
@@ -95,11 +95,11 @@ class Survey:
     clocks: tuple[ClockReading, ...] = ()
     damaged: tuple[str, ...] = ()
     certificates: Mapping[str, str] = field(default_factory=dict)
-    """Address of a publisher with TLS to the name in its certificate."""
+    """By address of a publisher with TLS: the name in its certificate."""
     tls: TlsReport | None = None
     """The files of ``[tls]`` that this command uses."""
     whole_sources: tuple[str, ...] = ()
-    """Logs whose source itself is in the coordinator, as an earlier release stored it."""
+    """Logs whose whole source is stored in the coordinator, as an earlier release did."""
     unsafe: tuple[Problem, ...] = ()
     contended: tuple[Contended, ...] = ()
 
@@ -110,12 +110,12 @@ class Survey:
 
     @property
     def unreachable(self) -> bool:
-        """Whether so little answers that the rest cannot be judged."""
+        """Whether too little of the installation answers to judge it."""
         return bool(self.problem) or (bool(self.answers) and not self.statuses)
 
 
 def judge(seen: Survey) -> Report:
-    """Everything that was looked at, with what follows from it and the next step."""
+    """The report on the survey: each finding with its consequence and the next step."""
     report = Report(seen.subject)
     report.facts["this command"] = seen.version
     report.facts["publishers"] = str(len(seen.answers))
@@ -186,7 +186,7 @@ def _monitors(report: Report, seen: Survey) -> None:
 
 
 def _of_given_up(seen: Survey, log: str, host: str) -> str:
-    """What follows where ``host`` runs no publisher of the log."""
+    """The consequence if ``host`` runs no publisher of the log."""
     for one in seen.contended:
         if log in one.logs and one.owners.owner is not None and one.owners.owner.host != host:
             return _FEWER.format(one.owner)
@@ -247,7 +247,7 @@ def _step_of_silent(seen: Survey, address: str) -> str:
 
 
 def _unserved(report: Report, seen: Survey) -> None:
-    """The logs that no publisher serves: each once, however many copies of it take turns."""
+    """Report the logs that no publisher serves. A log of several copies that serve it in turn is reported once."""
     names = {publisher_name(status) for status in seen.statuses}
     used = {log for host in seen.hosts if not host.request.drained for log in host.logs}
     drained = {log for host in seen.hosts for log in host.logs} - used
@@ -279,7 +279,7 @@ def _unserved(report: Report, seen: Survey) -> None:
 
 
 def _standbys(report: Report, seen: Survey, one: Contended) -> None:
-    """Whether the log would be taken over."""
+    """Report whether another publisher could take the log over."""
     owner = one.owner
     if not owner:
         return  # reported already
@@ -299,7 +299,8 @@ def _standbys(report: Report, seen: Survey, one: Contended) -> None:
         report.add("standbys", Severity.WARN, what, _FEWER.format(owner), step)
         good = False
     if good and one.owners.candidates:
-        # The owner's own name: its process is gone, its entry is not yet, and its monitor has started another one.
+        # Another candidate may have the owner's name: the owner's process is gone but still registered, and its monitor
+        # has started a new process.
         others = [each.name for each in one.owners.candidates if each.name != owner]
         names = few(others or ["another process of its host"])
         report.add("standbys", Severity.OK, f"{owner} owns {one.group}; {names} could take it over")
@@ -313,7 +314,7 @@ def _flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> Non
     conditions = {
         flow.flow: (log_condition(status), flow_condition(status, flow)) for status in statuses for flow in status.flows
     }
-    # What is a fault of the publisher is reported once, as its own.
+    # A fault of a publisher is reported for the publisher, and not again for its flows.
     own = {name: of_flow for name, (of_log, of_flow) in conditions.items() if of_flow != of_log}
     held = {name: one for name, one in own.items() if one.fault and one.state is not State.NEEDS_REPLAY}
     lost = [name for name, one in own.items() if one.state is State.NEEDS_REPLAY]
@@ -368,7 +369,7 @@ def _no_flows(report: Report, statuses: Sequence[admin_pb2.PublisherStatus]) -> 
 
 
 def _by_cause(conditions: Mapping[str, Condition]) -> Iterator[tuple[Condition, list[str]]]:
-    """Each cause with the names of its flows: the condition is the first flow's, with a step for all of them."""
+    """Each cause with the names of its flows. The condition is that of the first flow, with a step for all flows."""
     found: dict[tuple[State, str], list[str]] = {}
     for name, one in conditions.items():
         found.setdefault(one.one_cause, []).append(name)
@@ -379,7 +380,7 @@ def _by_cause(conditions: Mapping[str, Condition]) -> Iterator[tuple[Condition, 
 
 
 def _pushing(report: Report, seen: Survey) -> None:
-    """The option that subscribers need with TLS, by dataset."""
+    """Report the option that subscribers need with TLS, for each dataset."""
     for dataset in sorted({status.dataset for status in seen.statuses}):
         of_dataset = [one for one in seen.answers if one.status is not None and one.status.dataset == dataset]
         names = sorted({seen.certificates[one.address] for one in of_dataset if one.address in seen.certificates})

@@ -13,7 +13,7 @@ _SIGNS: Final = {"ok": ("ok       ", "green"), "warn": ("note     ", "yellow"), 
 
 
 def show_report(found: Report, as_json: bool) -> None:
-    """Facts, findings with their next steps, and how many there are of each severity."""
+    """Print facts, findings with their next steps, and the number of findings of each severity."""
     report = found.as_dict()
     if as_json:
         print_json(report)

@@ -27,7 +27,7 @@ __all__ = ["app"]
 app = typer.Typer()
 
 _LOG_BYTES: Final = 1 << 20
-"""The bytes that are kept of each log's end."""
+"""The number of bytes from the end of each log that the dump contains."""
 _LOGS: Final = 64
 _HISTORY: Final = 200
 _DISTRIBUTION: Final = "wormhole-pubsub"
@@ -99,7 +99,7 @@ def support_dump(
 
 
 def _write(target: Path, entries: dict[str, str], made: float) -> None:
-    """Readable by its owner only, and never over another file."""
+    """Write the archive. Only its owner may read it. An existing file is not replaced."""
     import tarfile
 
     try:
@@ -142,7 +142,7 @@ def _about(made: float) -> dict[str, Any]:
 
 
 def _configuration(where: Where, config: "Config | None", asked: bool) -> dict[str, Any]:
-    """The file, and what the coordinator stores, which may be another thing."""
+    """The configuration in the file, and the configuration that the coordinator stores, which may differ."""
     from wormhole.admin.discovery import with_coordinator
     from wormhole.config.load import config_to_json, plain
 
@@ -182,7 +182,7 @@ def _logs(where: Where, config: "Config | None") -> list[Path]:
 
 
 def _end_of(path: Path) -> str:
-    """From a whole line on: half of one could hold half of a secret."""
+    """The end of the file from a whole line on, because a part of a line may contain a part of a secret."""
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
         file.seek(max(0, length - _LOG_BYTES))
@@ -193,7 +193,7 @@ def _end_of(path: Path) -> str:
 
 
 def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
-    """The values of this host's secrets that this user may read: what the user cannot read is in no log of theirs."""
+    """The values of this host's secrets that this user may read. Logs of this user contain no other secrets."""
     from wormhole.admin.discovery import state_dir
     from wormhole.host.local_admin import token_path
 
@@ -206,7 +206,7 @@ def _secrets(where: Where, config: "Config | None") -> Iterator[str]:
 
 
 def _secret_files(value: object, name: str = "") -> Iterator[Path]:
-    """Every file below ``value`` that a setting names as one with a secret: a password, a key, an account."""
+    """Every file in ``value`` whose setting means a file with a secret: a password, a key, an account."""
     from pydantic import BaseModel
 
     if isinstance(value, Path):
@@ -224,7 +224,7 @@ def _secret_files(value: object, name: str = "") -> Iterator[Path]:
 
 
 def _required() -> list[str]:
-    """Every package that an installation may have for us."""
+    """The names of all packages that this product may need in an installation."""
     import importlib.metadata
 
     try:

@@ -1,6 +1,6 @@
-"""Looks at an installation: coordinator, hosts, publishers, clocks and disks.
+"""Surveys an installation: coordinator, hosts, publishers, clocks and disks.
 
-:mod:`wormholectl.doctor.installation` explains what it means.
+:mod:`wormholectl.doctor.installation` judges the survey.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _TIMEOUT_S: Final = 3.0
 
 
 def look(where: Where) -> Survey:
-    """Survey everything that can be reached from here.
+    """Survey all parts of the installation that this host can reach.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when it is not known where to look.
+    Raises :class:`~wormhole.model.errors.UsageError` if ``where`` names no installation.
     """
     config = None if where.publisher else configured(where)
     subject = where.publisher or where.coordinator
@@ -57,7 +57,7 @@ def look(where: Where) -> Survey:
     if not problem:
         try:
             answers = admin_service.ask_each(where)
-        except Retryable as error:  # nothing is registered, which matters where it should be
+        except Retryable as error:  # the coordinator does not answer, so no registration is known
             if not stored.logs:
                 problem = error.message
     with ThreadPoolExecutor(8) as pool:
@@ -82,8 +82,8 @@ def look(where: Where) -> Survey:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """``logs``: those that are configured; ``damaged``: what is stored and cannot be read; ``whole``: logs whose source
-    itself is stored; ``unsafe``: what is not safe there; ``contended``: see
+    """The coordinator's data. ``logs``: the configured logs; ``damaged``: unreadable records; ``whole``: logs whose
+    whole source is stored; ``unsafe``: what is not safe there; ``contended``: see
     :class:`~wormholectl.doctor.installation.Survey`.
     """
 
@@ -108,7 +108,7 @@ async def _stored(coordinator: Coordinator) -> _Stored:
 def _contended(
     logs: Sequence[str], datasets: Mapping[str, DatasetConfig], owners: Mapping[LogGroup, LogOwners]
 ) -> Iterable[Contended]:
-    """What is known of logs with candidates."""
+    """The logs that have candidates, or have or had an owner."""
     grouped: dict[LogGroup, list[str]] = {}
     for log in logs:
         grouped.setdefault(group_of(datasets, log), []).append(log)
@@ -123,7 +123,7 @@ def _logs_of(dataset: str, settings: DatasetConfig) -> Iterable[str]:
 
 
 def _told(answers: Iterable[Answer]) -> list[Answer]:
-    """One publisher of each host, among those that have a clock to ask."""
+    """One publisher of each host whose clock can be read."""
     found = {
         answer.status.host: answer for answer in answers if answer.status is not None and answer.status.http_address
     }
@@ -156,7 +156,7 @@ def clock_of(answer: Answer, clock: Clock = SYSTEM_CLOCK) -> ClockReading:
         return ClockReading(name, None, str(error) or type(error).__name__)
     finally:
         connection.close()
-    # The header is of any moment of that second, and was written between the request and its answer.
+    # The header names a whole second, and was written between the request and its answer.
     ahead = seconds - after if seconds > after else min(seconds + 1 - before, 0.0)
     return ClockReading(name, ahead)
 
@@ -167,7 +167,7 @@ def _disks(where: Where, config: Config | None) -> Iterable[DiskRoom]:
     for folder in sorted(folders):
         try:
             used, device = shutil.disk_usage(folder), folder.stat().st_dev
-        except OSError:  # not on this host, or not made yet
+        except OSError:  # the folder is on another host, or is not made yet
             continue
         if (device, used.total) not in seen:
             seen.add((device, used.total))

@@ -1,1 +1,1 @@
-"""The noun ``filters``: what a filter selects, its effect on a log, and the columns that tables lack."""
+"""The noun ``filters``: shows what a filter selects, its effect on a log, and tables that lack its columns."""

@@ -1,4 +1,4 @@
-"""The commands that explain filters, their options and their help."""
+"""The noun ``filters``: its command ``explain`` with options and help."""
 
 from pathlib import Path
 from typing import Annotated, Final

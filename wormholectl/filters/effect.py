@@ -1,4 +1,4 @@
-"""The effect of a filter on the last updates of a log."""
+"""Measures the effect of a filter on the last updates of a log."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from wormholectl.show.printer import print_text
 __all__ = ["Chosen", "Effect", "TableEffect", "effect", "formats_of", "from_config", "from_options"]
 
 _MOST_BYTES: Final = 64 << 20
-"""Encoded updates kept while the log is read; with larger ones, fewer than asked for are looked at."""
-_ANY_KEY: Final = MaskKey(bytes(32))  # only the size of hashes matters
+"""The most bytes of encoded updates that are kept while the log is read. With large updates, fewer than requested are
+examined."""
+_ANY_KEY: Final = MaskKey(bytes(32))  # any key will do, because only the size of hashes matters
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A filter, the URL of the log to ask it of (empty: none), and the file with its password.
+    """A filter, the URL of the log to test it on (empty: no log), and the file with the log's password.
 
-    ``tables``: the patterns that the application gives, which the filter contains.
+    ``tables``: the application's table patterns, which the filter contains.
     """
 
     filter: Filter
@@ -44,9 +45,9 @@ class Chosen:
 
 @dataclass(slots=True)
 class TableEffect:
-    """What a filter does to one table's updates.
+    """The effect of a filter on the updates of one table.
 
-    ``kept`` includes those that go with their key only; sizes in bytes.
+    ``kept`` includes updates that are delivered with their key only. Sizes are in bytes.
     """
 
     table: str
@@ -60,7 +61,7 @@ class TableEffect:
 
 @dataclass(slots=True)
 class Effect:
-    """What a filter does to the updates between two places of a log."""
+    """The effect of a filter on the updates between two places of a log."""
 
     updates: int
     begin: LogPosition | None
@@ -88,7 +89,7 @@ def formats_of(options: Iterable[str]) -> ValueFormats:
 def from_options(
     where: str, tables: Sequence[str], source: str, formats: Iterable[str], password_file: Path | None = None
 ) -> Chosen:
-    """What the options name. Raises :class:`~wormhole.model.errors.UsageError`."""
+    """The filter and log that the options name. Raises :class:`~wormhole.model.errors.UsageError`."""
     source, database = split_database(source)
     wanted = Filter.parse(where, tables_within(database, tables), formats_of(formats))
     if source:
@@ -123,9 +124,9 @@ def _waiting(place: LogPosition, end: LogPosition | None) -> None:
 
 
 def effect(wanted: Filter, source: LogSource, last: int) -> Effect:
-    """What the filter does to the last updates of a log, as many as ``last`` if it holds them.
+    """The effect of the filter on the ``last`` updates of a log, or on all its updates if it holds fewer.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when the log cannot be read to its end.
+    Raises :class:`~wormhole.model.errors.WormholeError` if the log cannot be read to its end.
     """
     kept: deque[Segment] = deque()
     updates = size_now = 0
@@ -149,7 +150,7 @@ def effect(wanted: Filter, source: LogSource, last: int) -> Effect:
 
 
 def _add(wanted: Filter, segment: Segment, skip: int, tables: dict[str, TableEffect]) -> None:
-    for run in segment.runs.values():  # one: the log is read as one shard
+    for run in segment.runs.values():  # only one run: the log is read as one shard
         found = wanted.select(RunView(run))
         sent = wanted.projection.project(run, found.kept).ends
         kept = frozenset(range(run.updates) if found.kept is None else found.kept)

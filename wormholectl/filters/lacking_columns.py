@@ -1,5 +1,5 @@
-"""What a database shows to be wrong with an application: a filter on a column that some tables lack or on tables that
-are not there, ``columns`` and ``mask`` that name none, or one of a key.
+"""Compares an application with the tables of its database. It finds filters on missing columns or tables, entries of
+``columns`` and ``mask`` that name no column, and masks on columns of a key.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from wormholectl.show.printer import counted
 __all__ = ["in_config", "no_table", "of_log", "unmatched", "warnings"]
 
 _MOST_TABLES: Final = 200
-"""Each is asked for, so with more of them these are enough to see what is wrong."""
+"""The most tables to compare. Each costs a query, and these are enough to show a mistake."""
 _SHOWN: Final = 5
 
 
 def of_log(wanted: Filter, url: str, login: Login) -> list[str]:
-    """Warnings about the filter from the tables of the log at ``url``, as they are now.
+    """Warnings about the filter after comparing it with the present tables of the log at ``url``.
 
     Raises :class:`~wormhole.model.errors.FilterError` for a mask on a column of a key, and another
-    :class:`~wormhole.model.errors.WormholeError` where the tables cannot be read.
+    :class:`~wormhole.model.errors.WormholeError` if the tables cannot be read.
     """
     return [text for _, text in _of_log(wanted, url, login)]
 
 
 def no_table(wanted: Filter, url: str, login: Login) -> list[str]:
-    """A warning if the filter chooses tables, and the log at ``url`` has none of them now.
+    """A warning if the filter chooses tables and the log at ``url`` has none of these tables now; otherwise empty.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` where the tables cannot be read.
+    Raises :class:`~wormhole.model.errors.WormholeError` if the tables cannot be read.
     """
     found = datastore_at(url)
     if found.capabilities.of_bytes or not wanted.wants_none_of(""):
@@ -49,7 +49,7 @@ def no_table(wanted: Filter, url: str, login: Login) -> list[str]:
     def count(table: str) -> bool:
         nonlocal chosen
         chosen += not wanted.wants_none_of(table)
-        return False  # its columns are not needed
+        return False  # the columns of the table are not needed
 
     found.describe(url, login, count)
     step = "check the names; a table that is created later is shown"
@@ -57,7 +57,7 @@ def no_table(wanted: Filter, url: str, login: Login) -> list[str]:
 
 
 def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:
-    """As :func:`of_log`, each with the setting that it is about."""
+    """The warnings of :func:`of_log`, each with the setting that it concerns."""
     found = datastore_at(url)
     if found.capabilities.of_bytes or not (wanted.columns or wanted.projection):
         return []
@@ -78,10 +78,10 @@ def _of_log(wanted: Filter, url: str, login: Login) -> list[tuple[str, str]]:
 
 
 def in_config(config: Config) -> list[str]:
-    """Warnings about every application's filter, each with its key.
+    """Warnings about the filters of all applications, each with its configuration key.
 
-    A log whose tables cannot be read has a warning with the reason; one that another host defines has none. Raises
-    :class:`~wormhole.model.errors.ConfigError` for masks on columns of a key.
+    A log whose tables cannot be read has a warning with the reason. A log that another host defines has no warning.
+    Raises :class:`~wormhole.model.errors.ConfigError` for masks on columns of a key.
     """
     lines, problems = [], []
     for name, application in config.applications.items():
@@ -107,7 +107,8 @@ def in_config(config: Config) -> list[str]:
 
 
 def unmatched(projection: Projection, tables: Sequence[TableDefinition]) -> Iterator[tuple[str, str]]:
-    """Entries of ``columns`` and ``mask`` that name no column of the tables, each with its setting. Pure."""
+    """Warnings about entries of ``columns`` and ``mask`` that name no column of the tables, each with its setting.
+    Pure."""
     known = {column.name for table in tables for column in table.columns}
     for setting, entry in projection.unmatched(tables):
         close = difflib.get_close_matches(entry.rpartition(".")[2], known, 1)
@@ -117,7 +118,7 @@ def unmatched(projection: Projection, tables: Sequence[TableDefinition]) -> Iter
 
 
 def warnings(wanted: Filter, tables: Sequence[TableDefinition]) -> list[str]:
-    """Which of the tables lack which columns, and what becomes of their updates. Pure."""
+    """Sentences that name the tables without columns that the filter tests, and the effect on their updates. Pure."""
     known = {column.name for table in tables for column in table.columns}
     lacking: dict[tuple[tuple[str, ...], bool], list[str]] = defaultdict(list)
     for table in tables:

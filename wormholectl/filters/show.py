@@ -1,4 +1,4 @@
-"""A filter and its effect on a log, as text and as an object."""
+"""Prints a filter and its effect on a log, as text or as a JSON object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["effect_object", "show_effect"]
 
 
 def _tests(normal: Expr) -> list[tuple[str, str]]:
-    """Each test of a filter once, and what it needs."""
+    """The distinct tests of a filter, each with the data that it needs."""
     return [(write(leaf), needs_of(leaf)) for leaf in dict.fromkeys(leaves(normal))]
 
 
@@ -39,7 +39,7 @@ TABLES: Final = ShownTable[TableEffect](
 
 
 def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """The filter as it was read, its effect and warnings about it, for programs."""
+    """The parsed filter, its effect and warnings about it, as a JSON object."""
     return {
         "filter": wanted.text,
         "normal": explain(wanted),
@@ -60,7 +60,7 @@ def effect_object(wanted: Filter, found: Effect | None, warnings: Sequence[str] 
 
 
 def show_effect(wanted: Filter, found: Effect | None) -> None:
-    """The filter as it was read, and a table of its effect."""
+    """Print the parsed filter and a table of its effect."""
     print_text(f"read as  {explain(wanted)}")
     print_text(f"hash     {wanted.hash}")
     tests = _tests(wanted.normal)

@@ -1,1 +1,1 @@
-"""The noun ``flows``, and ``flows dead-letters``."""
+"""The nouns ``flows`` and ``flows dead-letters``: list and change the flows of applications."""

@@ -1,4 +1,4 @@
-"""The noun ``flows``: bare it lists, its verbs change one flow."""
+"""The noun ``flows``: without a verb it lists flows, and its verbs change one flow."""
 
 from typing import Annotated, Final
 

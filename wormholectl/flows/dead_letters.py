@@ -1,4 +1,4 @@
-"""``flows dead-letters``: updates that were parked because their handler failed."""
+"""The noun ``flows dead-letters``: lists, retries and discards updates that are parked since their handler failed."""
 
 from typing import Annotated, Final
 
@@ -90,7 +90,7 @@ def discard(
 
 
 def _show(where: Where, flow: str, limit: int, as_json: bool) -> None:
-    """Print at most ``limit`` parked updates of each publisher, of one flow or (empty) of all."""
+    """Print at most ``limit`` parked updates of each publisher, for the given flow or (empty) for all flows."""
     from wormhole.admin import admin_service
     from wormhole.admin.admin_service import publisher_name
     from wormholectl.flows.show_dead_letters import LETTERS

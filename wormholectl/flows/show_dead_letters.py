@@ -1,4 +1,4 @@
-"""What the table of parked updates shows."""
+"""Declares the columns of the table of parked updates."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ LETTERS: Final = ShownTable[admin_pb2.DeadLetter](
     ShownColumn("PARKED BY", "parked_by", lambda one: one.parked_by or None),
     ShownColumn("ERROR", None, lambda one: f"{'(to be delivered again) ' if one.retrying else ''}{one.error}"),
 )
-"""An update for programs is a ``dead-letter`` of docs/cli-schema.json."""
+"""The table of parked updates. In JSON, an item is a ``dead-letter`` of docs/cli-schema.json."""

@@ -1,1 +1,1 @@
-"""The noun ``hosts`` and the verb ``drain``."""
+"""The noun ``hosts`` and the command ``drain``: list the hosts of an installation, and stop their publishers."""

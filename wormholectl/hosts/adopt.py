@@ -1,4 +1,4 @@
-"""``wormholectl hosts adopt``: the list of sources that a host allows, from what ZooKeeper holds for it."""
+"""``wormholectl hosts adopt``: copies the sources that ZooKeeper holds for a host into the host's own file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NOT_OTHERS = ~0o022
 
 
 def adopt(file: Path, yes: bool, only_print: bool) -> None:
-    """Show the tables that the file of this host's monitor lacks, ask, and add them; with ``only_print`` print them and
-    nothing else.
+    """Show the TOML tables that the file of this host's monitor lacks, ask, and add them. ``only_print``: only print
+    the tables.
 
-    Raises :class:`~wormhole.model.errors.UsageError` for a file that needs none or that they cannot be added to.
+    Raises :class:`~wormhole.model.errors.UsageError` for a file that needs no tables or cannot be written.
     """
     config = load(file)
     if config.form is CoordinatorForm.STATIC:
@@ -72,7 +72,7 @@ def _here(config: Config, datasets: Mapping[str, DatasetConfig]) -> set[str]:
 
 
 def _nowhere(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:
-    """Logs of this host whose source is a name that the file does not list: ZooKeeper holds no more than the name."""
+    """Sentences about logs of this host whose source is a name that the file lacks. ZooKeeper holds only the name."""
     known = listed(config) or {}
     named = {
         f"{name}/{copy}/{log}": one.source
@@ -92,7 +92,8 @@ def _nowhere(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[st
 
 
 def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[str]) -> list[str]:
-    """Descriptor sets that datasets of this host name, and that it does not list: those are a person's to decide."""
+    """Sentences about descriptor sets that datasets of this host name but its file does not list. An operator has to
+    decide about these."""
     problems = []
     for dataset in sorted({log.partition("/")[0] for log in ours}):
         try:
@@ -103,7 +104,7 @@ def _formats(config: Config, datasets: Mapping[str, DatasetConfig], ours: set[st
 
 
 def _add(file: Path, block: str) -> None:
-    """In one step, with the owner and mode of the file, but without other users' right to write."""
+    """Replace the file atomically. Owner and mode stay, except that other users lose the right to write."""
     path = file.resolve()
     text = (
         path.read_text(encoding="utf-8").rstrip("\n")

@@ -1,4 +1,4 @@
-"""The noun ``hosts``: bare it lists, ``adopt`` writes what a host allows; and the verb ``drain``."""
+"""The noun ``hosts``, which lists hosts and adopts their sources, and the command ``drain``."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the table of hosts shows."""
+"""Declares the columns of the table of hosts."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ HOSTS: Final = ShownTable[Host](
     ShownColumn(None, "said_at", lambda host: utc(host.request.at) if host.request.at else None),
     ShownColumn("CAUSE", None, _cause),
 )
-"""A host for programs is a ``host`` of docs/cli-schema.json."""
+"""The table of hosts. In JSON, an item is a ``host`` of docs/cli-schema.json."""

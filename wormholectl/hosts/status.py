@@ -1,4 +1,4 @@
-"""The hosts of an installation: their monitors, the logs that belong there, and whether they are drained."""
+"""Collects the hosts of an installation: their monitors, their configured logs, and whether they are drained."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Host:
 def known_hosts(
     stored: StoredConfig, monitors: Iterable[MonitorInfo], *, static: bool = False
 ) -> dict[str, tuple[MonitorInfo | None, tuple[str, ...]]]:
-    """By name of the host: its live monitor, and the logs that name the host. In the static form also the logs that
-    name no host.
+    """By name of the host: its live monitor, and the logs that name the host. In the static form, logs without a host
+    are included.
     """
     live = {one.host: one for one in monitors}
     anywhere = tuple(live) if static else ()
@@ -58,7 +58,7 @@ def hosts_of(where: Where) -> list[Host]:
 
     async def read(coordinator: Coordinator) -> list[Host]:
         monitors: Sequence[MonitorInfo] = await coordinator.monitors()
-        if static:  # there is one host, and nothing is registered
+        if static:  # the only host is this one, and monitors do not register
             assert config is not None
             monitors = await asyncio.to_thread(_of_this_host, config)
         found = known_hosts(await coordinator.configuration(), monitors, static=static)
@@ -68,8 +68,8 @@ def hosts_of(where: Where) -> list[Host]:
 
 
 def served_elsewhere(where: Where, host: str, logs: Iterable[str]) -> dict[str, str]:
-    """The logs that are served although ``host`` serves none. Each has a text that names the host which serves it, or
-    takes it over. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
+    """The ``logs`` that stay served if ``host`` serves none. The text of each names the host that serves it or takes it
+    over. Blocks. Raises :class:`~wormhole.model.errors.WormholeError`.
     """
 
     async def read(coordinator: Coordinator) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _of_this_host(config: Config) -> list[MonitorInfo]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock on this file; ``None``: there is none. Does not touch the lock. Blocks."""
+    """The process that holds a lock on this file; ``None`` without one. Does not change the lock. Blocks."""
     try:
         inode = path.stat().st_ino
         held = _LOCKS.read_text()

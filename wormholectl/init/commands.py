@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _PORTS: Final = range(20_000, 30_000)
-"""Subscribers listen at one of these, below those that systems give to connections by themselves."""
+"""The ports at which subscribers listen. They are below the ports that systems assign to outgoing connections."""
 _PORTS_TO_TRY: Final = 40
 
 app = typer.Typer()
@@ -189,8 +189,8 @@ def init(
 
 
 def _refuse_a_served_log(log: str, objects: "ServerObjects") -> None:
-    """Another configuration may have given its log the same name. Raises
-    :class:`~wormhole.model.errors.UsageError` where a publisher shows that.
+    """Raise :class:`~wormhole.model.errors.UsageError` if a publisher of another configuration serves a log of the same
+    name.
     """
     rename = "--log NAME gives this log another name, and with it what its publisher needs"
     if objects.publisher:
@@ -206,7 +206,7 @@ def _refuse_a_served_log(log: str, objects: "ServerObjects") -> None:
 
 
 def _wants_existing(readable: bool, start: str | None) -> bool:
-    """Whether the application begins with existing rows: as ``start`` requires, else as a person at the terminal
+    """Whether the application begins with existing rows, as ``start`` requires or as the person at the terminal
     answers.
 
     ``readable``: whether the datastore's rows can be read.
@@ -247,10 +247,10 @@ def _made(found: "Datastore", url: str, login: "Login", objects: "ServerObjects"
 def _examined(
     found: "Datastore", url: str, named: str, folder: Path, login: "Login"
 ) -> "tuple[str, Report, WormholeError | None]":
-    """The URL in the form of a configuration, the report of ``doctor`` on the log ``named``, and the error if the
+    """The URL in the form for a configuration, the report of ``doctor`` on the log ``named``, and the error if the
     datastore could not be examined.
 
-    A fault of the request itself is raised.
+    Raises an error of the request itself, for example a wrong URL.
     """
     from wormhole.config.datastores import installed
     from wormhole.model.findings import Report
@@ -260,15 +260,15 @@ def _examined(
         try:
             return source, found.examine(named, folder / ".wormhole", login), None
         except WormholeError as error:
-            # An account may be refused because its password is not known yet. A path that is not a datastore stays so;
-            # one that is missing, or closed to us, may change.
+            # These errors may pass: the password of an account is not known yet, or a path is missing or not readable
+            # yet. A path that is not a datastore does not become one.
             if isinstance(error, UsageError) and "password_file" in found.refuses:
                 raise
             return source, Report(source), error
 
 
 def _place(source: str) -> str:
-    """The name for a datastore without a database: that of the folder or the host."""
+    """The name for a datastore without a database: the name of its folder or its host."""
     parts = urlsplit(source)
     if not parts.netloc:
         return unquote(parts.path).rstrip("/").rpartition("/")[2]
@@ -280,7 +280,7 @@ def _free_port(folder: Path, application: str) -> int:
     """A port for the subscriber of ``application`` that is free now. Another folder or application gets another port,
     because the subscriber of the first may not run yet.
     """
-    import socket  # for `--help` it would take longer than all of this module
+    import socket  # imported here, because `--help` would wait for it
 
     first = crc32(f"{application}\0{folder.absolute()}".encode("utf-8", "surrogateescape"))
     for port in (_PORTS[(first + number) % len(_PORTS)] for number in range(_PORTS_TO_TRY)):
@@ -292,7 +292,7 @@ def _free_port(folder: Path, application: str) -> int:
 
 
 def _password_name(folder: Path, name: str, given: Path | None) -> str:
-    """The password file as the configuration in ``folder`` names it."""
+    """The name of the password file in the configuration in ``folder``."""
     return f"{name}.password" if given is None else _as_named_in(folder, given)
 
 
@@ -319,7 +319,7 @@ def _write(folder: Path, texts: Mapping[str, str], force: bool) -> None:
                 with draft.open("x", encoding="utf-8") as file:  # fails if another process made the file
                     file.write(texts[name])
             for draft, path in drafts.items():
-                draft.replace(path)  # a link is replaced, not followed
+                draft.replace(path)  # replaces a symbolic link, and does not follow it
         finally:
             for draft in drafts:
                 draft.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """The program and the test that ``wormholectl init --start existing`` writes: a copy of tables in SQLite. Pure.
 
-``of_bytes``: keys and values are bytes; else columns have types. Other arguments are parts of Python text: a literal
-that stands as it is, or words within a docstring. What both kinds of datastore share is in ``_PROGRAM`` and
-``_TEST``; the differences are beside them, by name.
+``of_bytes``: whether keys and values are bytes; otherwise columns have types. Other arguments are parts of Python text:
+a literal, or words of a docstring. ``_PROGRAM`` and ``_TEST`` are the templates for both kinds of datastore. The other
+constants are the parts that differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ SHOW: Final = '''\
         if self.shown <= PRINTED:
             print(update.op.value, update.table, *map(repr, update.key), flush=True)
 '''
-"""A method of both programs that are written: ``self.second`` is the last one, ``self.shown`` its updates."""
+"""A method of both written programs. ``self.second``: the second of the last update; ``self.shown``: its number of
+updates."""
 
 _ROWS: Final = """\
         if update.op is Op.TRUNCATE:
@@ -240,7 +241,8 @@ if __name__ == "__main__":
 
 
 def copy_program(source: str, application: str, toml: str, *, of_bytes: bool) -> str:
-    """``source``: words; ``application`` and ``toml``: literals of its name and of the configuration's file name."""
+    """The program. ``source``: the source in words; ``application`` and ``toml``: Python literals of the application's
+    name and of the configuration's file name."""
     return _PROGRAM.substitute(
         source=source,
         application=application,
@@ -321,7 +323,7 @@ def test_a_dropped_column_goes_from_every_row(wormhole_kit):
 
 
 def copy_test(table: str, *, of_bytes: bool) -> str:
-    """``table``: a literal of the name of the table that it is about."""
+    """The test. ``table``: a Python literal of the name of its table."""
     if of_bytes:
         names = {
             "keys": ['b"user:7"', 'b"user:8"', 'b"user:9"'],

@@ -1,4 +1,4 @@
-"""A project that ``init`` wrote: what was found, which files there are, and the commands that come next."""
+"""Prints a project that ``init`` wrote: the findings, the written files, and the next commands."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def show_project(
     keyless: bool,
     verified: bool,
 ) -> None:
-    """Print all of it. ``words``: what one table and several are called. ``report``: the report of the datastore, or
-    ``problem``: why there is none. ``keyless``: no table has a key. ``verified``: the rows of the sink's store can be
-    compared.
+    """Print the project. ``words``: the datastore's words for a table and for tables. ``report``: the report on the
+    datastore; ``problem``: why the datastore could not be examined, or ``None``. ``keyless``: whether no table has a
+    key. ``verified``: whether the rows of the sink's store can be compared.
     """
     url = without_password(project.source)
     if problem is None:

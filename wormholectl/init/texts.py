@@ -1,6 +1,6 @@
 """The texts that ``wormholectl init`` writes: a configuration, a subscriber and its test.
 
-Pure: what was seen goes in, text comes out."""
+Pure: the text depends only on the arguments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["USUAL_LOG", "Project", "configuration", "example_of", "handler_test"
 
 LONGEST_NAME: Final = 64
 USUAL_LOG: Final = "db1"
-"""What a log is called where its URL does not say it."""
+"""The name of a log whose URL contains no name."""
 _SHOWN: Final = 6
 _LEAST_BUDGET: Final = 128 << 20
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
-# Where migrations keep what was applied.
+# Tables in which migration tools record the applied migrations.
 _OF_TOOLS: Final = re.compile(r"(?i)migration|schema_(version|history)|alembic|flyway|changelog|internal_metadata")
 _EXISTING: Final = 'start = "existing"  # with the rows that the tables hold; "latest": with the next change'
 _LATEST: Final = 'start = "latest"  # with the next change; "existing": with the rows that the tables hold'
@@ -38,15 +38,16 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What the texts depend on. ``name``: the name of the dataset and of the TOML file; ``source``: without a password.
+    """The values for the texts. ``name``: the name of the dataset and of the TOML file; ``source``: its URL without a
+    password.
 
-    ``database``: whose tables the application receives, empty for all of them; ``tables``: those that were seen, as
-    updates name them; ``example``: the one that the example is about. ``password_file``: as the configuration requires
-    it, empty for a datastore without passwords. ``listen``: address of the subscriber. ``existing``: whether the
-    application receives the rows that the tables hold already; its program then keeps a copy of them. ``log``: the
-    log's name. ``growth``: the growth of the log, where it was measured; ``free``: bytes on the disk of its state.
-    ``sink``: the URL of a store that a sink fills, in place of a program; ``sink_password_file``: with its password.
-    Both are empty for none.
+    ``database``: the database whose tables the application receives; empty for all databases. ``tables``: the tables
+    that were found, named as in updates; ``example``: the table of the example. ``password_file``: its path in the
+    configuration; empty for a datastore without passwords. ``listen``: the address of the subscriber. ``existing``:
+    whether the application receives existing rows; its program then keeps a copy of the tables. ``log``: the log's
+    name. ``growth``: the measured growth of the log, or ``None``; ``free``: free bytes on the disk of the state.
+    ``sink``: the URL of a store that a sink fills instead of a program; ``sink_password_file``: the file with the
+    password of that store. Both are empty without a sink.
     """
 
     name: str
@@ -66,18 +67,18 @@ class Project:
 
     @property
     def toml(self) -> str:
-        """Name of the configuration's file."""
+        """The name of the configuration file."""
         return f"{self.name}.toml"
 
     @property
     def log_option(self) -> str:
-        """What a command about the log needs beside its URL; empty where the log is named after that."""
+        """The option that a command about the log needs beside its URL; empty if the URL contains the log's name."""
         usual = name_from(self.datastore.name_in(self.source), otherwise=USUAL_LOG)
         return "" if self.log == usual else f" --log {shlex.quote(self.log)}"
 
     @property
     def of_bytes(self) -> bool:
-        """Whether keys and values are bytes; else columns have types."""
+        """Whether keys and values are bytes. Otherwise columns have types."""
         return self.datastore.capabilities.of_bytes
 
     @property
@@ -92,17 +93,17 @@ class Project:
 
 
 def name_from(text: str, otherwise: str) -> str:
-    """A name that configuration accepts, as near to ``text`` as possible; ``otherwise`` where nothing of it is left."""
+    """A valid name for the configuration, similar to ``text``; ``otherwise`` if no character of ``text`` is valid."""
     return _NOT_IN_A_NAME.sub("-", text).strip("-_.")[:LONGEST_NAME] or otherwise
 
 
 def example_of(tables: Sequence[SeenTable]) -> SeenTable | None:
-    """The table to show a newcomer: with a primary key of one column, of the application rather than of its tools, with
-    few rows. One without a key only if all are; ``None`` without tables.
+    """The best table for an example: it has a primary key of one column and few rows, and does not belong to a tool. A
+    table without a key is chosen only if no table has a key. ``None`` without tables.
     """
 
     def unfit(table: SeenTable) -> tuple[object, ...]:
-        rows = table.rows or sys.maxsize  # an empty one has nothing to change
+        rows = table.rows or sys.maxsize  # an empty table has no row to change
         return not table.key_columns, bool(_OF_TOOLS.search(table.table)), table.key_columns > 1, rows
 
     return min(tables, key=unfit, default=None)
@@ -164,8 +165,8 @@ def configuration(project: Project) -> str:
 
 
 def _relay(project: Project) -> list[str]:
-    """The settings of the relay where the datastore keeps its log for a reader, else how to have one; nothing for a
-    datastore of files, which keeps what is needed itself.
+    """The lines about the relay. If the datastore keeps its log for a reader, the relay is on. For other servers a
+    comment shows how to turn it on. A datastore of files needs no relay.
     """
     if project.datastore.local_path(project.source) is not None:
         return []
@@ -293,7 +294,7 @@ def _text(value: str) -> str:
 
 
 def _literal(value: str) -> str:
-    """A Python string in double quotes where that needs no escaping."""
+    """A Python string literal, in double quotes if that needs no escaping."""
     quoted = json.dumps(value)
     return quoted if quoted == f'"{value}"' else repr(value)
 
@@ -303,5 +304,5 @@ def _key(name: str) -> str:
 
 
 def _in_prose(value: str) -> str:
-    """In a comment or docstring nothing of it may end the line or the text."""
+    """``value`` for a comment or docstring, without characters that would end the line or the text."""
     return _text(value)[1:-1].replace('\\"', "'").replace("\\", "/")

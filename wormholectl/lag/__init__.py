@@ -1,1 +1,1 @@
-"""``lag``, ``why-lag`` and ``top``: whether an application is late, and what holds it up."""
+"""The commands ``lag``, ``why-lag`` and ``top``: they show whether an application is late, and what delays it."""

@@ -1,4 +1,4 @@
-"""The commands about lag: ``lag``, ``why-lag`` and ``top``."""
+"""The commands ``lag``, ``why-lag`` and ``top`` with their options and help."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""Whether an application is late, and why a flow is behind: as lines and as objects."""
+"""Prints whether an application is late, and why a flow is behind, as lines or as JSON objects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERDICTS: Final = {0: "ok", BROKEN: "late", UNREACHABLE: "unreachable"}
 
 
 def show_verdict(verdict: LagVerdict, as_json: bool) -> None:
-    """The verdict on one line."""
+    """Print the verdict on one line."""
     if not as_json:
         print_text(" ".join(verdict.line().split()))
         return
@@ -52,7 +52,7 @@ def show_verdict(verdict: LagVerdict, as_json: bool) -> None:
 
 
 def show_diagnosis(status: Status, flow: admin_pb2.FlowStatus, found: Diagnosis, as_json: bool) -> None:
-    """The lag of a flow, the stage that delays it, the figures and the next step. ``status``: the status of its
+    """Print the lag of a flow, the stage that delays it, the figures and the next step. ``status``: the status of its
     publisher.
     """
     if as_json:

@@ -1,7 +1,7 @@
-"""``wormholectl top``: publishers, caravans and flows on a screen that is drawn anew every second.
+"""``wormholectl top``: shows publishers, caravans and flows on a screen that is refreshed every second.
 
-A thread of its own asks the publishers, so that a key takes effect at once whatever they do. A publisher that goes away
-is shown with its last status until it is back.
+A separate thread queries the publishers, so that a key takes effect immediately. A publisher that does not answer is
+shown with its last status.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOK_S: Final = 0.2
 _FIND_S: Final = 15.0
 _LATE_S: Final = 10.0
 _AROUND: Final = 8
-"""Lines that are not flows, at least."""
+"""The least number of lines that do not show flows."""
 _LEFT_OUT_FIRST: Final = ("IN FLIGHT", "UPDATES", "SUBSCRIBER", "STATE")
 _LEAST_REST: Final = 10
 _GAP: Final = 1
@@ -51,10 +51,10 @@ _GAP: Final = 1
 
 @dataclass(slots=True)
 class LastAnswers:
-    """Each publisher's last answer by name, with the monotonic time of it, and the problems of the last round.
+    """The last answer of each publisher, by name, with its monotonic time, and the problems of the last round.
 
-    ``asked_at``: the time of the last round; a publisher that did not answer in it is away. ``drained``: a sentence
-    for each drained host.
+    ``asked_at``: the time of the last round. A publisher whose answer is older is away. ``drained``: a sentence for
+    each drained host.
     """
 
     publishers: dict[str, tuple[Answer, float]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class LastAnswers:
     asked_at: float | None = None
 
     def learn(self, answers: Sequence[Answer], now: float) -> None:
-        """Take in one round of answers."""
+        """Store the answers of one round."""
         for answer in answers:
             if answer.status is not None:
                 self.publishers[publisher_name(answer.status)] = (answer, now)
@@ -77,8 +77,8 @@ class LastAnswers:
 
 
 def draw(seen: LastAnswers, now: float, height: int, width: int) -> RenderableType:
-    """The screen at ``now``: publishers above, then as many flows as fit into ``height`` lines, the one most behind
-    first. A column of figures that does not fit into ``width`` is left out: a figure is never cut.
+    """The screen at ``now``: publishers, then as many flows as fit into ``height`` lines, the flow furthest behind
+    first. A column of figures that does not fit into ``width`` is omitted, because a figure is never cut.
     """
     parts: list[RenderableType] = []
     flows: list[tuple[admin_pb2.FlowStatus, admin_pb2.PublisherStatus]] = []
@@ -130,7 +130,7 @@ def draw(seen: LastAnswers, now: float, height: int, width: int) -> RenderableTy
 
 
 def _table(rows: Sequence[tuple[str, Mapping[str, str]]], width: int) -> Table:
-    """``rows``: a style, and the cells by their column. The last column has the rest of the line."""
+    """A table. ``rows``: for each row a style, and the cells by column. The last column gets the rest of the width."""
     columns = {name: max(len(name), *(len(cells[name]) for _, cells in rows)) for name in rows[0][1]} if rows else {}
     last = list(columns)[-1:]
     columns.update(dict.fromkeys(last, _LEAST_REST))
@@ -153,7 +153,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, str]]], width: int) -> Table:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text that may come from a peer."""
+    """A text that may come from a peer, with its control characters escaped."""
     return Text(visible(text), style)
 
 
@@ -180,8 +180,7 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         while not stopping.is_set():
             now = clock.monotonic()
             try:
-                # A coordinator is not asked every second, but when a publisher is gone, which may be back at another
-                # address.
+                # The coordinator is queried only when a publisher is gone, because it may be back at another address.
                 if not known or seen.problems or now - found > _FIND_S:
                     known, found = admin_service.find(where), now
                 seen.learn(admin_service.ask_again(known), clock.monotonic())
@@ -213,7 +212,8 @@ def watch(where: Where, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Single keys from the terminal: a function that waits this many seconds for one (empty: none came)."""
+    """Read single keys from the terminal. Yields a function that waits for a key for the given seconds; its result is
+    empty if no key came."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 

@@ -1,4 +1,4 @@
-"""Whether an application is late: decided from what its publishers report. Pure."""
+"""Decides from the reports of an application's publishers whether the application is late. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FlowLag", "LagVerdict", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class FlowLag:
-    """A flow by its name, its state, its lag and what is wrong with it, as ``wormholectl flows`` shows them."""
+    """A flow's name, state, lag and problem, as ``wormholectl flows`` shows them."""
 
     flow: str
     state: str
@@ -30,8 +30,8 @@ class FlowLag:
 
 @dataclass(frozen=True, slots=True)
 class LagVerdict:
-    """``flows`` of the application, the one furthest behind first. ``silent``: why publishers did not answer, or do not
-    know the end of their log or the age of a flow's backlog. Then the lag is a lower bound.
+    """The verdict on an application. ``flows``: its flows, the flow furthest behind first. ``silent``: why publishers
+    did not answer, or do not know the end of their log or the age of a backlog. Then the lag is a lower bound.
     """
 
     application: str
@@ -41,16 +41,16 @@ class LagVerdict:
 
     @property
     def late(self) -> int:
-        """How many flows are behind by more than is allowed."""
+        """The number of flows whose lag exceeds the limit."""
         return sum(1 for one in self.flows if (one.lag.seconds or 0.0) > self.most_s)
 
     @property
     def exit_code(self) -> int:
-        """What is known to be late counts before what is not known."""
+        """The exit code of the command. A flow that is known to be late counts more than an unknown lag."""
         return BROKEN if self.late else UNREACHABLE if self.silent else 0
 
     def line(self) -> str:
-        """All of it on one line."""
+        """The verdict as one line of text."""
         limit = f"limit {span(self.most_s)}"
         unknown = f"; {'; '.join(self.silent)}" if self.silent else ""
         if not self.flows:
@@ -68,9 +68,9 @@ class LagVerdict:
 
 
 def judge(application: str, most_s: float, answers: Sequence[Answer]) -> LagVerdict:
-    """What the answers say of an application.
+    """The verdict on an application from the answers of publishers. ``most_s``: the permitted lag in seconds.
 
-    Raises :class:`~wormhole.model.errors.UsageError` when every publisher answers and none has a flow of it.
+    Raises :class:`~wormhole.model.errors.UsageError` if every publisher answers and none has a flow of the application.
     """
     check_application(answers, application)
     flows = [
@@ -87,7 +87,7 @@ def judge(application: str, most_s: float, answers: Sequence[Answer]) -> LagVerd
 
 
 def _unknown(answer: Answer) -> str:
-    """Why a publisher cannot say how late its flows are; empty where it can."""
+    """Why a publisher does not know the lag of its flows; empty if it does."""
     if answer.status is None:
         return answer.problem
     condition = log_condition(answer.status)

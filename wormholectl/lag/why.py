@@ -1,16 +1,16 @@
-"""Why a flow is behind: which stage on an update's way holds it up, decided from its publisher's status.
+"""Diagnoses why a flow is behind. It finds the stage that delays the flow's updates from its publisher's status. Pure.
 
-The stages in the order of that way::
+The stages, in the order in which an update passes them::
 
     log      reading: the log cannot be read, is missing, or may not be read faster (caps, no caravan free)
     decode   the publisher's processor: it reads as fast as it can, and that is too slow
-    filter   reading is ahead, what was read waits for the flow's filter
-    credit   the subscriber took as much as it permits at one time, and handles it faster than new permission comes
-    network  no subscriber is there to send to, or nothing moves although something is on its way
+    filter   reading is ahead, and read updates wait for the flow's filter
+    credit   the subscriber processes its credit faster than new credit arrives
+    network  no subscriber is connected, or sent updates make no progress
     handler  the application's callback
 
-Beside these: ``control`` (an operator or a setting holds it) and ``none`` (it is not behind). A stage that waits for a
-later one is not the cause, so the stages are examined from the last to the first.
+Other results are ``control`` (an operator or a setting holds the flow) and ``none`` (the flow is not behind). A stage
+that waits for a later stage is not the cause, so the stages are examined from the last to the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Diagnosis", "LagStage", "diagnose"]
 
 _SLOW_CALLBACK_S: Final = 1.0
 _NOTHING_MOVES_S: Final = 5.0
-"""Longer than a report of the subscriber takes."""
+"""Seconds without progress that count as a delay: longer than the interval of the subscriber's reports."""
 _AT_ITS_CAP: Final = 0.8
 
 
@@ -48,10 +48,11 @@ class LagStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """``what`` holds the flow up, the figures that say so, and what to do (empty where nothing is to be done).
+    """The result: the stage that delays the flow, ``what`` happens there, the figures, and the next step (empty if none
+    is needed).
 
-    ``code``: the code of the problem that holds it up; empty: there is none, it is only slow. ``slowest_table``: whose
-    callback took longest lately, ``slowest_s`` seconds; empty: not known.
+    ``code``: the code of the problem that delays the flow; empty for a flow that is only slow. ``slowest_table``: the
+    table whose callback recently took longest, ``slowest_s`` seconds; empty if not known.
     """
 
     stage: LagStage
@@ -75,7 +76,7 @@ def diagnose(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> D
 
 
 def _relay(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus, found: Diagnosis) -> tuple[str, ...]:
-    """Whether it reads the relay, and what is wrong with that; nothing of a flow that is not behind."""
+    """Facts about the relay: whether the flow reads it, and the relay's problem. Empty for a flow without lag."""
     relay = status.relay
     if found.stage is LagStage.NONE or not status.HasField("relay"):
         return ()
@@ -108,7 +109,8 @@ _STAGES: Final = {
 
 
 def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    """What every observer shows of the flow (:mod:`wormhole.wire.conditions`), where it is more than being behind."""
+    """The diagnosis from the flow's condition (:mod:`wormhole.wire.conditions`); ``None`` for a flow that is only
+    behind."""
     found = flow_condition(status, flow)
     if found.state not in _STAGES or (found.state is State.NO_COORDINATOR and flow.subscriber):
         return None
@@ -121,9 +123,9 @@ def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) ->
 
 
 def _not_behind(flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    # Without a commit time at the datamarker the age is unknown and reported as 0: the bytes count then.
+    # Without a commit time at the datamarker the age is unknown and reported as 0. Then the bytes count.
     behind = flow.lag_transactions > 0 if flow.HasField("lag_transactions") else flow.lag_s > 0 or flow.lag_bytes > 0
-    # A backfill always has some rows on their way. They are no backlog of the log.
+    # A backfill always has sent rows without an ack. They are not a backlog of the log.
     rows = flow.HasField("backfill") and not has_ended(flow.backfill)
     return None if behind or (flow.in_flight and not rows) else Diagnosis(LagStage.NONE, "it is not behind")
 

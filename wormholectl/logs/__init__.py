@@ -1,2 +1,1 @@
-"""The log at a URL, without a publisher: what its URL means, opening it, reading its segments, what a configuration
-says about it."""
+"""Opens and reads the log at a URL without a publisher, and finds the log in a configuration."""

@@ -1,6 +1,4 @@
-"""What a configuration file contains about the log at a URL: its name, and which existing rows applications begin
-with.
-"""
+"""Finds the log at a URL in a configuration file: its name, its applications, and the existing rows that they read."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ __all__ = ["ConfiguredLog", "chosen_log"]
 
 class ConfiguredLog(NamedTuple):
     """A log of a configuration: its name, its URL there, the applications that receive it, and patterns of the tables
-    of which they begin with the existing rows. ``path``: ``DATASET/COPY/LOG``. ``binlog_folder``: the setting of its
-    source on this host.
+    whose existing rows they read. ``path``: ``DATASET/COPY/LOG``. ``binlog_folder``: the setting of its source on this
+    host.
     """
 
     name: str = ""
@@ -34,11 +32,11 @@ class ConfiguredLog(NamedTuple):
 
 
 def chosen_log(found: Datastore, url: str, where: Where, chosen: str = "") -> ConfiguredLog:
-    """The log at ``url`` in the configuration file: the ``chosen`` one (``LOG`` or ``DATASET/COPY/LOG``), or the only
-    one. Without a file, and where that has none at ``url``, it has the chosen name and nothing else.
+    """The log at ``url`` in the configuration file: the ``chosen`` log (``LOG`` or ``DATASET/COPY/LOG``), or the only
+    log. Without a file, or if the file has no log at ``url``, the result only has the chosen name.
 
-    Logs that the datastore does not tell apart are one. Raises :class:`~wormhole.model.errors.ConfigError`, and
-    :class:`~wormhole.model.errors.UsageError` where the file has another one there, or several.
+    Logs that the datastore does not distinguish count as one. Raises :class:`~wormhole.model.errors.ConfigError`, and
+    :class:`~wormhole.model.errors.UsageError` if the file has several logs there, or none with the chosen name.
     """
     config = configured(where)
     known = {} if config is None else dict(_logs_at(url, config))

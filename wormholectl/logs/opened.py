@@ -1,7 +1,4 @@
-"""Opens the log at a URL for one command, with a temporary folder of its own.
-
-A publisher of the same log is not affected.
-"""
+"""Opens the log at a URL for one command, with a temporary folder. A publisher of the same log is not affected."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ _SETTLED_S: Final = 10.0
 
 @contextmanager
 def open_log(url: str, login: Login) -> Iterator[LogSource]:
-    """The log at ``url``, started. Its state is in a temporary folder, which is removed at the end.
+    """Open and start the log at ``url``. Its state is in a temporary folder, which is removed at the end.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -59,7 +56,7 @@ def open_log(url: str, login: Login) -> Iterator[LogSource]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, so that its folder is removed."""
+    """Handle SIGTERM like Ctrl-C, so that the command removes its folder."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -72,11 +69,11 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _state_folder(database: Path | None) -> Iterator[Path]:
-    """A temporary folder. If the database consists of files, the folder is beside them where the user may write there,
-    because links to log files need no space on the same disk.
+    """A temporary folder. For a database of files, it is beside these files if the user may write there, because hard
+    links to log files on the same disk need no space.
 
-    The folder of a killed command would keep deleted log files on disk, so such folders are removed first. A lock that
-    ends with its process distinguishes them from folders in use.
+    Folders of killed commands are removed first, because their links keep deleted log files on disk. A folder in use
+    has a lock, which ends with its process.
     """
     beside = Path(tempfile.gettempdir())
     if database is not None and os.access(database.absolute().parent, os.W_OK | os.X_OK):
@@ -94,10 +91,10 @@ def _state_folder(database: Path | None) -> Iterator[Path]:
 
 def _clear_abandoned(beside: Path, clock: Clock = SYSTEM_CLOCK) -> None:
     for folder in beside.glob(f"{_FOLDER}*"):
-        with suppress(OSError):  # in use, another user's, or gone meanwhile
+        with suppress(OSError):  # the folder is in use, belongs to another user, or is gone
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
-                # One that was just made may not be locked yet.
+                # A new folder may not be locked yet.
                 if clock.wall() - os.fstat(lock).st_mtime > _SETTLED_S:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)

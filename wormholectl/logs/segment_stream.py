@@ -1,7 +1,7 @@
-"""A log's segments, read in a thread of their own: for ever, or to the place where the log ended when reading began.
+"""Reads a log's segments in a thread, without end or up to the place where the log ended when reading began.
 
-Time never ends the reading. A reader that returns nothing for a while has not reached the end: a slow server, a stopped
-process and a stalled network look the same. Only the place decides.
+Only the place decides when the reading ends, and never a timeout. A silent reader may not have reached the end, because
+a slow server, a stopped process and a stalled network are silent too.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SEGMENT_BYTES: Final = 256 << 10
 _WAIT_S: Final = 0.25
 _QUEUED: Final = 4
 SILENCE_S: Final = 10.0
-"""A log that sends nothing for so long before its end is reported. It is waited for all the same."""
+"""Seconds of silence before the log's end that are reported. The reading goes on."""
 
 
 class End:
-    """Where the log ended when this was made. ``place``: ``None`` while that is not known.
+    """The end of a log when this object was made. ``place``: ``None`` while the end is not known.
 
-    It is not known when the log's last record is whole and cannot be decoded. A reader then raises the error at that
-    record, so reading ends there. :meth:`ask` looks again, in case the log went on behind the record.
+    The end is not known if the log's last record is whole but cannot be decoded. A reader raises the error at that
+    record, so reading ends there. :meth:`ask` tries again, because the log may have grown after the record.
     """
 
     def __init__(self, source: LogSource) -> None:
@@ -40,7 +40,7 @@ class End:
         self.ask()
 
     def ask(self) -> None:
-        """Look again if the place is not known. Raises as the constructor does."""
+        """Determine the place again if it is not known. Raises the errors of the constructor."""
         if self.place is None:
             try:
                 self.place = self._source.latest().order
@@ -48,7 +48,7 @@ class End:
                 pass
 
     def reached(self, place: LogPosition) -> bool:
-        """Whether everything before the end lies before ``place``.
+        """Whether ``place`` is at or after the end.
 
         Raises :class:`~wormhole.model.errors.Diverged` for another history.
         """
@@ -66,11 +66,11 @@ class End:
 def read_segments(
     reader: LogReader, marker: Datamarker, end: End | None, silent: Callable[[LogPosition, LogPosition | None], None]
 ) -> Generator[Segment, None, None]:
-    """Segments of a reader that was opened at ``marker``, up to ``end``, or for ever without one. Closes the reader at
-    its end.
+    """Segments of a reader that was opened at ``marker``, up to ``end``; ``None``: without end. The reader is closed
+    when the generator ends.
 
-    ``silent`` is called with the place and the end when nothing has come for 10 s and the end is not reached. Raises
-    what the reader raises.
+    ``silent``: called with the place and the end if no segment came for 10 s before the end. Raises the reader's
+    errors.
     """
     arrived: queue.Queue[Segment | BaseException] = queue.Queue(_QUEUED)
     stopping = threading.Event()
@@ -109,9 +109,9 @@ def read_segments(
 def whole_log(
     source: LogSource, silent: Callable[[LogPosition, LogPosition | None], None] = lambda place, end: None
 ) -> Generator[Segment, None, None]:
-    """Every segment from the earliest place to where the log ends now. ``silent``: see :func:`read_segments`.
+    """Every segment from the earliest place to the present end of the log. ``silent``: see :func:`read_segments`.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when the log cannot be read to that end.
+    Raises :class:`~wormhole.model.errors.WormholeError` if the log cannot be read to that end.
     """
     end = End(source)
     earliest = source.earliest()

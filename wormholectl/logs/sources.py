@@ -1,4 +1,4 @@
-"""What the commands accept as a log, and how they come by its password."""
+"""Interprets the URL of a log in a command, and finds the log's password."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENCODE: Final = (
 
 
 def datastore_at(url: str) -> Datastore:
-    """The datastore that a URL names. Raises :class:`~wormhole.model.errors.UsageError` for what names no log."""
+    """The datastore of a log's URL. Raises :class:`~wormhole.model.errors.UsageError` for a URL that names no log."""
     try:
         found = datastore(source_kind(url))
         found.check_url(url)
@@ -43,18 +43,18 @@ def datastore_at(url: str) -> Datastore:
 
 
 def source_kind(url: str) -> str:
-    """The scheme of a source's URL; empty where it has none."""
+    """The scheme of a source's URL; empty if the URL has none."""
     return url.partition(":")[0] if ":" in url else ""
 
 
 def split_database(url: str) -> tuple[str, str]:
-    """The URL of the log, and the database of its server that ``url`` names behind it; empty for none."""
+    """Split ``url`` into the URL of the log and the name of a database of its server; empty without a database."""
     kind = source_kind(url)
     return datastore(kind).split_database(url) if kind in schemes() else (url, "")
 
 
 def tables_within(database: str, patterns: Sequence[str]) -> list[str]:
-    """The table patterns of a command whose URL may name a ``database``: there a pattern may leave it out.
+    """The table patterns of a command, completed with the ``database`` of its URL, which a pattern may omit.
 
     Raises :class:`~wormhole.model.errors.UsageError` for a pattern of another database.
     """
@@ -71,11 +71,10 @@ def tables_within(database: str, patterns: Sequence[str]) -> list[str]:
 
 
 def login_of(url: str, password_file: Path | None, *, warn: bool = True) -> Login:
-    """How to find the password of the log at ``url``.
+    """How to find the password of the log at ``url``, if necessary by a question at the terminal.
 
-    Asks at the terminal if there is one. A password in the URL is warned about on standard error, unless ``warn`` is
-    off: it was before.
-    Raises :class:`~wormhole.model.errors.UsageError` for a password file where there is no password.
+    ``warn``: whether to warn on standard error about a password in the URL; false if the command has warned before.
+    Raises :class:`~wormhole.model.errors.UsageError` for a password file if the datastore has no passwords.
     """
     found = datastore_at(url)
     if reason := found.refuses.get("password_file"):
@@ -90,6 +89,6 @@ def login_of(url: str, password_file: Path | None, *, warn: bool = True) -> Logi
             f"  next: use --password-file{others}, or leave it out to be asked",
             error=True,
         )
-    # The same question is answered once.
+    # The answer is remembered, so that the same question is asked once.
     prompt = cache(getpass.getpass) if sys.stdin.isatty() else None
     return Login(password_file, user_files=True, prompt=prompt)

@@ -1,1 +1,1 @@
-"""``wormholectl models``: Python classes of a database's tables."""
+"""The command ``models``: writes Python classes for a database's tables."""

@@ -1,4 +1,4 @@
-"""The command ``models``: Python classes of a database's tables, for subscribers."""
+"""The command ``models``: writes Python classes for a database's tables, for use in subscribers."""
 
 import os
 import shlex
@@ -44,8 +44,8 @@ class Style(StrEnum):
 
 
 class _Log(NamedTuple):
-    """Where the tables are, the file with the password, the patterns that choose them (none: all), and what the
-    application receives of their columns.
+    """The log whose tables are described: its URL, the file with the password, the patterns that choose tables (none:
+    all), and the columns that the application receives.
     """
 
     url: str
@@ -103,7 +103,7 @@ def models(
     from wormholectl.models.texts import made_from, module
 
     if output is not None and output.exists():
-        made_from(_read(output), str(output))  # a file that is not ours stays
+        made_from(_read(output), str(output))  # raises for a file that this command did not write, so that it stays
     chosen = _chosen(what, config, log, password_file, tables or ())
     patterns = chosen.patterns
     found = _described(chosen, lambda name: not patterns or any(fnmatchcase(name, one) for one in patterns))
@@ -137,7 +137,7 @@ def models(
 
 def _to_find(patterns: Sequence[str]) -> str:
     for pattern in patterns:
-        if "." not in pattern:  # no name matches it: each begins with its database
+        if "." not in pattern:  # no name matches such a pattern: each name begins with its database
             return f"{pattern} has no database: write '*.{pattern}', or DATABASE.{pattern}"
     return "`wormholectl doctor URL` shows what the account may see"
 
@@ -145,7 +145,7 @@ def _to_find(patterns: Sequence[str]) -> str:
 def _chosen(
     what: str, config: Path | None, log: str | None, password_file: Path | None, tables: Sequence[str] = ()
 ) -> _Log:
-    """``tables``: the patterns of the options, which have precedence."""
+    """The log that the arguments choose. ``tables``: the patterns of the options, which have precedence."""
     if config is not None:
         from wormholectl.filters.effect import from_config
 
@@ -161,7 +161,7 @@ def _chosen(
 
 
 def _to_type(url: str) -> str:
-    """A URL as it can be given again, without its password."""
+    """The URL without its password, in a form that a command accepts again."""
     from wormhole.config.passwords import without_password
 
     return without_password(url).replace(":***@", "@")
@@ -209,7 +209,7 @@ def _read(file: Path) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write the whole file atomically."""
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         try:

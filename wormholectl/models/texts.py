@@ -1,7 +1,7 @@
-"""The Python module that ``wormholectl models`` writes, and what ``--check`` reads of it.
+"""Makes the Python module that ``wormholectl models`` writes, and parses it for ``--check``.
 
-Pure. Names come from a database: each is a string literal, an identifier made from it, or shown with its control
-characters escaped, so that none of them can become code.
+Pure. Names from a database must not become code. So each is written as a string literal, as an identifier made from it,
+or with its control characters escaped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PLAIN: Final = {
     Content.JSON: "Json[Any]",
 }
 _DATES: Final = frozenset({Content.DATE, Content.DATETIME, Content.MOMENT})
-# A name in the module's first part, and what imports it.
+# A name that the module may use, and the import that provides it.
 _IMPORTS: Final = (
     ("dt.", "import datetime as dt"),
     ("@dataclass", "from dataclasses import dataclass"),
@@ -50,7 +50,7 @@ _IMPORTS: Final = (
 _TYPING: Final = ("Annotated", "Any", "Literal")
 _PYDANTIC: Final = ("BaseModel", "ConfigDict", "Field", "Json")
 _SDK: Final = ("InUtc", "SetNames")
-# What annotations and decorators of the module mean; as names of fields or classes they would mean something else.
+# Names that annotations and decorators of the module use. Fields and classes must not have these names.
 _TAKEN: Final = frozenset(
     {"int", "bool", "float", "str", "bytes", "frozenset", "dt", "dataclass", "Decimal", "annotations"}
     | {*_TYPING, *_PYDANTIC, *_SDK}
@@ -59,8 +59,8 @@ _TAKEN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a module states about itself: the command that made it, the URL that it was made from, the application whose
-    tables they are (empty: none), and the fingerprint of each table.
+    """The header of a written module: the command that made it, the URL of the log, the application that receives the
+    tables (or empty), and the fingerprint of each table.
     """
 
     command: str
@@ -79,7 +79,7 @@ def module(
     text_dates: bool = False,
     reserved: Iterable[str] = (),
 ) -> str:
-    """The text of the module. ``text_dates``: dates stay the text that updates have, which may be a zero date.
+    """The text of the module. ``text_dates``: dates stay text as in updates, because a zero date is not a valid date.
     ``reserved``: names that a field may not have.
     """
     taken = _TAKEN.union(reserved)
@@ -102,7 +102,7 @@ def module(
 
 
 def made_from(text: str, name: str) -> Made:
-    """What the module ``text`` was made from. Raises :class:`~wormhole.model.errors.UsageError` for another file."""
+    """Parse the header of the module ``text``. Raises :class:`~wormhole.model.errors.UsageError` for another file."""
     lines = text.splitlines()
     command, source, application = (
         next((line.removeprefix(begin) for line in lines if line.startswith(begin)), "")
@@ -155,7 +155,7 @@ def _class(table: TableDefinition, name: str, taken: frozenset[str], *, pydantic
 
 
 def _annotation(column: ColumnDefinition, field: str, text_dates: bool, *, wrapped: bool = False) -> str:
-    """``wrapped``: each member of an ENUM or SET is on a line of its own."""
+    """The annotation of a field. ``wrapped``: write each member of an ENUM or SET on a separate line."""
     if column.content in {Content.ENUM, Content.SET} and column.members:
         members = [_literal(member) for member in column.members]
         inside = "".join(f"\n        {member}," for member in members) + "\n    " if wrapped else ", ".join(members)
@@ -174,7 +174,8 @@ def _annotation(column: ColumnDefinition, field: str, text_dates: bool, *, wrapp
 
 
 def _class_names(tables: Sequence[TableDefinition]) -> dict[str, str]:
-    """The class of each table: after the table, and after its database too where several have the same."""
+    """The class name of each table. If tables of several databases have the same name, the class name begins with the
+    database."""
     short = {table.name: _camel(table.name.rpartition(".")[2]) for table in tables}
     often = [*short.values()]
     names = [short[t.name] if often.count(short[t.name]) == 1 else _camel(t.name) for t in tables]
@@ -194,12 +195,12 @@ def _identifier(text: str, taken: frozenset[str]) -> str:
 
 
 def _words(text: str) -> str:
-    """``text`` as Python compares names, with ``_`` for what a name may not contain."""
+    """``text`` in Python's normal form of names, with ``_`` for each character that a name may not contain."""
     return "".join(one if f"a{one}".isidentifier() else "_" for one in unicodedata.normalize("NFKC", text))
 
 
 def _unique(names: Iterable[str], numbered: Callable[[str, int], str]) -> list[str]:
-    """``names``, those that came before with a number."""
+    """``names`` made unique: a repeated name gets a number."""
     found: dict[str, None] = {}
     wanted = list(names)
     for name in wanted:
@@ -211,7 +212,7 @@ def _unique(names: Iterable[str], numbered: Callable[[str, int], str]) -> list[s
 
 
 def _literal(text: str) -> str:
-    """A string literal, in double quotes where it can be."""
+    """A Python string literal, in double quotes if possible."""
     quoted = repr(text)
     return f'"{quoted[1:-1]}"' if quoted[0] == "'" and '"' not in text else quoted
 

@@ -1,1 +1,1 @@
-"""The nouns ``publishers``, ``shards``, ``caravans`` and ``subscribers``, and who owns a log."""
+"""The nouns ``publishers``, ``shards``, ``caravans`` and ``subscribers``. They list these, and move logs."""

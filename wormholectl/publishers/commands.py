@@ -1,5 +1,5 @@
-"""The noun ``publishers``: it lists publishers, and ``move`` gives a log to another publisher. Also the nouns that only
-list what publishers report: ``shards``, ``caravans``, ``subscribers``.
+"""The noun ``publishers``, which lists publishers, and whose verb ``move`` gives a log to another publisher. The nouns
+``shards``, ``caravans`` and ``subscribers`` only list reports of publishers.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final
@@ -163,7 +163,7 @@ async def _move(
     except TimeoutError:
         pass
     finally:
-        if not taken:  # else the log would move at some later time, when that host is back and the move is not expected
+        if not taken:  # withdraw the request: the log must not move unexpectedly when the host is back later
             await coordinator.request_move(group, None)
     raise Retryable(
         f"{request.to} does not own {group} after {timeout_s:g} s; {owner_name(owners) or 'no publisher'} does",

@@ -1,4 +1,4 @@
-"""Which log an operator names, and who is to own it: decided from who owns it and who stands by. Pure."""
+"""Plans the move of a log to another publisher, from the log's owner and its candidates. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTED: Final = "wormholectl publishers"
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """``candidate`` is to own the log. ``warnings``: what that would cost."""
+    """The planned move. ``candidate``: the new owner of the log. ``warnings``: the negative effects of the move."""
 
     group: LogGroup
     owners: LogOwners
@@ -33,12 +33,12 @@ class PlannedMove:
 def planned_move(
     log: str, to: str, known: Mapping[LogGroup, LogOwners], datasets: Mapping[str, DatasetConfig]
 ) -> PlannedMove:
-    """What ``wormholectl publishers move LOG --to TO`` means.
+    """The move that ``wormholectl publishers move LOG --to TO`` requests.
 
-    ``log``: ``DATASET/LOG``, or ``DATASET/COPY/LOG`` where several copies have a log of this name. ``to``:
-    ``COPY@HOST``, or ``HOST`` where one candidate is on it. Raises :class:`~wormhole.model.errors.UsageError` for a log
-    or candidate that is not there, and for the present owner, and :class:`~wormhole.model.errors.Fatal` for a candidate
-    that cannot take over.
+    ``log``: ``DATASET/LOG``, or ``DATASET/COPY/LOG`` if several copies have a log of this name. ``to``: ``COPY@HOST``,
+    or ``HOST`` if only one candidate is on that host. Raises :class:`~wormhole.model.errors.UsageError` for an unknown
+    log or candidate, and for the present owner. Raises :class:`~wormhole.model.errors.Fatal` for a candidate that
+    cannot take over.
     """
     group = _group_named(log, known, datasets)
     owners = known[group]
@@ -59,7 +59,7 @@ def planned_move(
 
 
 def refusal(candidate: CandidateInfo, owners: LogOwners) -> Problem:
-    """Why the candidate would not take the log over however long it had no owner; empty: it would."""
+    """Why the candidate would never take the log over; empty if it would."""
     return attempt(replace(candidate, lacking=""), owners, 0.0).why
 
 
@@ -90,7 +90,7 @@ def _group_named(log: str, known: Mapping[LogGroup, LogOwners], datasets: Mappin
 
 
 def expected_candidates(group: LogGroup, datasets: Mapping[str, DatasetConfig]) -> list[str]:
-    """The publishers that the configuration names for the log, COPY@HOST, the preferred one first."""
+    """The publishers that the configuration names for the log, as COPY@HOST, the preferred one first."""
     found = []
     dataset = datasets.get(group.dataset)
     if dataset is None:

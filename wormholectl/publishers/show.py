@@ -1,4 +1,4 @@
-"""Publishers, shards, caravans and subscribers: what their tables show."""
+"""Declares the columns of the tables of publishers, shards, caravans and subscribers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Shard(NamedTuple):
 
     @property
     def last(self) -> admin_pb2.FlowStatus:
-        """The flow that is most behind."""
+        """The flow that is furthest behind."""
         return max(self.flows, key=lambda flow: lag_of(self.status, flow).order)
 
 

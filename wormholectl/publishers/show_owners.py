@@ -1,4 +1,4 @@
-"""Who owns each log, who stands by, and the last takeovers: as tables and as objects."""
+"""Shows the owner of each log, its standbys and its last takeovers, as tables or as JSON objects."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def show_log_owners(known: Mapping[LogGroup, LogOwners]) -> None:
 
 
 def _show_waiting_move(group: LogGroup, owners: LogOwners) -> None:
-    """A move that waits for a candidate that is not there, maybe for good: its command was killed, or it was written
-    by hand.
+    """Print a move that waits for a candidate that does not stand by. Such a move remains if its command was killed, or
+    if it was written by hand.
     """
     move = owners.move
     if move is None or any(one.name == move.to for one in owners.candidates):
@@ -66,7 +66,7 @@ def _standby(group: LogGroup, owners: LogOwners, candidate: CandidateInfo) -> Se
 
 
 def _takeovers(group: LogGroup, terms: Sequence[Term]) -> Iterator[Sequence[str]]:
-    """The terms in which another candidate than before came to own the log, the last one first."""
+    """The terms that began with a new owner of the log, the latest first."""
     found = [(before, after) for before, after in pairwise(terms) if _name(before) != _name(after)]
     for before, after in found[: -_TAKEOVERS - 1 : -1]:
         yield (str(group), str(after.number), local(after.since), _name(before), _name(after), after.why)
@@ -77,7 +77,7 @@ def _name(term: Term) -> str:
 
 
 def log_object(group: LogGroup, owners: LogOwners) -> dict[str, Any]:
-    """One log for programs (docs/cli-schema.json: ``log-owners``)."""
+    """One log as a JSON object (docs/cli-schema.json: ``log-owners``)."""
     owner, move = owners.owner, owners.move
     return {
         "log": str(group),

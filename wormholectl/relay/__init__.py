@@ -1,1 +1,1 @@
-"""The noun ``relay``: the record that a publisher keeps of its log on its own disk."""
+"""The noun ``relay``: shows, verifies and trims the copy of a log that a publisher keeps on its own disk."""

@@ -1,4 +1,4 @@
-"""The noun ``relay``: the record that a publisher keeps of its log on its own disk."""
+"""The noun ``relay``: shows, verifies and trims the copy of a log that a publisher keeps on its own disk."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -163,7 +163,7 @@ def trim(
 
 
 def _at_least(too_much: int) -> str:
-    """A file goes as a whole."""
+    """The text for a size that is a minimum, because only whole files are removed."""
     return f"at least {size(too_much)}" if too_much else "none"
 
 

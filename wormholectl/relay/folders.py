@@ -1,4 +1,4 @@
-"""Which relays a command is about: those that publishers report, and the folders that a configuration names."""
+"""Finds the relays of a command: relays that publishers report, and relay folders of a configuration."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["KnownRelay", "known_relays", "of_folder"]
 
 @dataclass(frozen=True, slots=True)
 class KnownRelay:
-    """``log``: ``DATASET/COPY/LOG``, empty for a folder that was named. ``answer``: the answer of its publisher, if
-    that reports a relay; ``configured``: this host's configuration of it.
+    """A relay. ``log``: ``DATASET/COPY/LOG``; empty for a folder that the operator named. ``answer``: the answer of its
+    publisher, if the publisher reports a relay. ``configured``: the relay's configuration on this host.
     """
 
     log: str
@@ -33,9 +33,9 @@ class KnownRelay:
 
 
 def known_relays(where: Where, log: str, folder: Path | None) -> list[KnownRelay]:
-    """Every relay, or that of one ``log``, or the one in ``folder``.
+    """Every relay; or the relay of one ``log``; or the relay in ``folder``.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when there is none.
+    Raises :class:`~wormhole.model.errors.WormholeError` if no relay is found.
     """
     if folder is not None:
         if not folder.is_dir():
@@ -91,7 +91,7 @@ def _configured(where: Where) -> dict[str, ConfiguredRelay]:
 
 
 def _with_datasets(config: Config, where: Where) -> Config:
-    """With the datasets that ZooKeeper has, where the file has none."""
+    """``config`` with the datasets from ZooKeeper, if the file has none."""
     if where.folder is not None:
         config = config.model_copy(
             update={"publisher": config.publisher.model_copy(update={"state_dir": where.folder})}
@@ -106,7 +106,8 @@ def _with_datasets(config: Config, where: Where) -> Config:
 
 
 def of_folder(relay: KnownRelay) -> tuple[admin_pb2.PublisherStatus, list[FileState]]:
-    """What the files of a relay say whose publisher does not. Raises as :func:`~publisher.relay.folder.look`."""
+    """The state of a relay from its files, for a relay that no publisher reports. Raises the errors of
+    :func:`~publisher.relay.folder.look`."""
     assert relay.folder is not None
     files = look(relay.folder)
     status = admin_pb2.RelayStatus(bytes=sum(one.bytes for one in files), log_bytes=sum(one.log_bytes for one in files))

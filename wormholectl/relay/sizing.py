@@ -1,6 +1,6 @@
-"""For how long a relay's budgets last at the rate at which the log was measured to grow, and whether its disk has room.
+"""Computes how long a relay's budgets last at the measured growth of the log, and whether the relay's disk has space.
 
-The texts are pure; :func:`plan_of` and :func:`free_bytes` look.
+Only :func:`plan_of` and :func:`free_bytes` do I/O.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SHORT_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RelayPlan:
-    """``free``: what its disk has for it, with what it takes already; ``None``: that is another host's."""
+    """The relay of a log. ``free``: bytes that its disk has for it, including its present files; ``None`` for a disk of
+    another host."""
 
     mode: RelayMode
     budget: int
@@ -39,8 +40,8 @@ class RelayPlan:
 
 
 def plan_of(found: Datastore, where: Where, path: str) -> RelayPlan:
-    """The relay of the log ``path`` (``DATASET/COPY/LOG``) in the file of ``where``; without one, that of a log which
-    one host publishes and nothing is configured for.
+    """The relay of the log ``path`` (``DATASET/COPY/LOG``) in the file of ``where``. Without a file, the default relay
+    of a log that one host publishes.
     """
     config = configured(where) if path else None
     if config is None:
@@ -59,21 +60,21 @@ def plan_of(found: Datastore, where: Where, path: str) -> RelayPlan:
 
 
 def growth_text(growth: LogGrowth) -> str:
-    """How fast the log grows, and how that was measured."""
+    """The growth of the log and the method of its measurement, as text."""
     if growth.unknown:
         return f"not measured: {growth.unknown}"
     return f"{size(growth.rate * 3600)} an hour, over the last {span(growth.seconds)} ({growth.how})"
 
 
 def lasts(growth: LogGrowth, budget: int) -> str:
-    """``about 9h at the rate of the last 24h``; empty where the rate is not known."""
+    """How long ``budget`` bytes last: ``about 9h at the rate of the last 24h``; empty if the rate is not known."""
     if not growth.rate:
         return ""
     return f"about {span(budget / growth.rate)} at the rate of the last {span(growth.seconds)}"
 
 
 def findings(growth: LogGrowth | None, plan: RelayPlan) -> list[Finding]:
-    """What ``doctor`` reports about the relay; nothing without one."""
+    """The findings of ``doctor`` about the relay; empty without a relay."""
     if plan.mode == "off":
         return []
     found = []
@@ -111,7 +112,8 @@ def findings(growth: LogGrowth | None, plan: RelayPlan) -> list[Finding]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """What this user may still write there, and what the relay's files take; ``None`` where it cannot be measured."""
+    """Bytes that this user may still write in ``folder``, plus the size of the relay's files; ``None`` if the folder
+    cannot be read."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent

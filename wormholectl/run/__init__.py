@@ -1,1 +1,1 @@
-"""``up``, ``down``, ``publisher run`` and ``monitor run``: the processes that an operator starts here."""
+"""The commands ``up``, ``down``, ``publisher run`` and ``monitor run``, which start and stop processes on this host."""

@@ -1,4 +1,4 @@
-"""``wormholectl up --detach`` and ``down`` start and stop a :mod:`wormholectl.run.up` in the background."""
+"""``wormholectl up --detach`` and ``down``: they start and stop :mod:`wormholectl.run.up` in the background."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ from wormholectl.show.printer import print_text
 
 __all__ = ["detached", "down"]
 
-# `down` waits this long beyond the publishers' own time: for ZooKeeper's end, or a loaded machine.
+# Seconds that `down` waits in addition to the publishers' own timeout, for ZooKeeper's end or a loaded machine.
 _SPARE_S: Final = 15.0
 _KINDS: Final[dict[int, type[WormholeError]]] = {BROKEN: Fatal, WRONG: UsageError, UNREACHABLE: Retryable}
 
 
 def detached(file: Path, data: Path | None) -> None:
-    """Start ``up`` in the background and return when everything is ready.
+    """Start ``up`` in the background, and return when all its processes are ready.
 
-    Raises the :class:`~wormhole.model.errors.WormholeError` with which ``up`` ended, and
-    :class:`~wormhole.model.errors.Fatal` when something is not ready. In that case ``up`` keeps trying in the
-    background.
+    Raises the :class:`~wormhole.model.errors.WormholeError` with which ``up`` ended. Raises
+    :class:`~wormhole.model.errors.Fatal` if a process is not ready. In that case ``up`` keeps trying in the background.
     """
     folder = up_folder(file, data)
     output = folder / "up.log"
@@ -66,7 +65,7 @@ def detached(file: Path, data: Path | None) -> None:
             child.terminate()
             child.wait()
             raise
-    child.returncode = 0  # it is not waited for: it outlives this process
+    child.returncode = 0  # marks the child as ended for `Popen`, because it outlives this process
     if report is None:
         raise Fatal(
             f"it ended before it was ready: {log_files.last_error(output)}", hint=f"see {output}", code="needs-operator"
@@ -126,7 +125,7 @@ def down(file: Path, data: Path | None) -> None:
 
 
 def _end(pid: int, started: int, timeout: float, *, kill: bool) -> bool:
-    """Ask a process to end and wait for that; returns whether it was running."""
+    """Ask a process to end, and wait for its end. Returns whether it was running."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

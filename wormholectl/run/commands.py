@@ -1,4 +1,4 @@
-"""The commands that run processes of ours: ``publisher run``, ``monitor run``, ``up`` and ``down``."""
+"""The commands ``publisher run``, ``monitor run``, ``up`` and ``down`` with their options and help."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def publisher_run(
 
     loaded = load(config)
     chosen = only_log(loaded, log)
-    # gRPC's library reports every connection that ends, in a format of its own.
+    # Without this setting, gRPC's library prints every connection that ends, in its own format.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     with installed(datastore(find_log(loaded, *chosen).kind)):
         from publisher import daemon

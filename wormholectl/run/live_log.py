@@ -1,5 +1,5 @@
-"""What several processes print, as one readable log: each line with the name of its process, in colour on a
-terminal only.
+"""Merges the output of several processes into one log. Each line begins with the name of its process, which is coloured
+on a terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLOURS: Final = (36, 33, 35, 32, 34, 31)
 
 
 class _File:
-    """One file that grows, and may be emptied and grow again."""
+    """One growing file. It may be emptied and grow again."""
 
     def __init__(self, path: Path, place: int) -> None:
         self._path = path
@@ -34,7 +34,7 @@ class _File:
         self._rest = b""
 
     def lines(self) -> Iterator[str]:
-        """The whole lines that are new; a bounded part of them at a time."""
+        """The new whole lines. One call returns a limited number of them."""
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, os.SEEK_END) < self._place:
@@ -51,9 +51,9 @@ class _File:
 
 
 class LiveLog(logging.Handler):
-    """Shows the ``*.log`` files of ``folder`` as they grow, from now on, and what this process logs, as ``name``.
+    """Shows new lines of the ``*.log`` files in ``folder``, and log records of this process under the name ``name``.
 
-    A reader that does not keep up misses lines of this process, and their number is shown. It never delays the process.
+    A slow reader of the output never delays the process. It misses lines, and their number is shown.
     """
 
     def __init__(self, folder: Path, name: str, output: TextIO | None = None) -> None:
@@ -68,23 +68,23 @@ class LiveLog(logging.Handler):
         self._width = len(name)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record of this process."""
+        """Queue a log record of this process."""
         self.say(self.format(record))
 
     def say(self, text: str) -> None:
-        """Show a text of this process, soon."""
+        """Queue a text of this process to be shown."""
         if len(self._own) >= _WAITING:
             self._missed += 1
         else:
             self._own.append(text)
 
     async def run(self) -> None:
-        """Show until cancelled; then show what is there."""
+        """Show lines until cancelled. Then show the remaining lines."""
         await asyncio.to_thread(self._look, fresh=False)
         try:
             while True:
-                # In a thread: a terminal that was stopped must not stop the monitor.
-                with suppress(OSError):  # a full disk, or a reader that went away: what comes later may be shown again
+                # A thread writes, because a stopped terminal must not stop the monitor.
+                with suppress(OSError):  # a full disk or a closed pipe: later lines may be shown again
                     await asyncio.to_thread(self._show)
                 await asyncio.sleep(_EVERY_S)
         finally:

@@ -1,8 +1,7 @@
-"""``wormholectl up``: everything that a file describes, on one machine, in a folder of its own.
+"""``wormholectl up``: runs all processes that a file describes on one machine, with their data in one folder.
 
-It is one process: the monitor runs in it, and an embedded ZooKeeper is its child. Killed, it takes ZooKeeper along and
-leaves the publishers, which go on; the next ``up`` adopts them, and ``down`` (:mod:`wormholectl.run.background`) stops
-them.
+The monitor runs in the process of ``up``. An embedded ZooKeeper is its child and ends with it. If ``up`` is killed, the
+publishers continue. The next ``up`` adopts them, and ``down`` (:mod:`wormholectl.run.background`) stops them.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ _SETTLED: Final = {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}
 
 
 class _Everything(Container[str]):
-    """Every dataset: an embedded ZooKeeper belongs to one file, so all that is applied there is for this host."""
+    """Contains every dataset, because an embedded ZooKeeper belongs to one file, and its datasets are for this host."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
 
 def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
-    """Run everything until Ctrl-C or SIGTERM. ``report_to``: a file descriptor of the process that started
-    this in the background.
+    """Run all processes until Ctrl-C or SIGTERM. ``report_to``: the file descriptor for reports to the process that
+    started this one in the background; -1: none.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -79,16 +78,18 @@ def foreground(file: Path, data: Path | None, report_to: int = -1) -> None:
 
 
 class _Report:
-    """Lines of JSON for the process that waits for a detached ``up``."""
+    """Writes lines of JSON to the process that waits for a detached ``up``."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         if descriptor >= 0:
-            os.set_inheritable(descriptor, False)  # the reader must see our end, not a publisher's
+            os.set_inheritable(
+                descriptor, False
+            )  # the pipe must close when this process ends, and not when a publisher ends
 
     def tell(self, **what: Any) -> None:
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):  # it may have gone away
+            with contextlib.suppress(OSError):  # the reader may have ended
                 os.write(self._descriptor, (json.dumps(what) + "\n").encode())
 
     def close(self) -> None:
@@ -263,8 +264,8 @@ class _Up:
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """``config`` with defaults in the data folder, a free port if the default one is taken, and every sink of the file
-    unless it names some.
+    """``config`` with default folders in the data folder, a free port if the default port is taken, and all sinks of
+    the file unless the file names the sinks to run.
     """
     if "state_dir" not in config.publisher.model_fields_set:
         config = config.model_copy(
@@ -289,12 +290,12 @@ def _is_free(address: str) -> bool:
 
 
 def _is_settled(publisher: PublisherState) -> bool:
-    """Whether it serves, or it is known why it does not."""
+    """Whether the publisher serves, or the reason why it does not serve is known."""
     if publisher.phase is Phase.RUNNING:
         status = publisher.status
         if status is None:
-            return not publisher.http  # one without an address is never asked
-        # Stored flows are known before its log: what it warns of is known with that.
+            return not publisher.http  # a publisher without an address is never polled
+        # The stored flows are known before the log. Once the log is known, all warnings are.
         state = log_condition(status).state
         return state is not State.STARTING and (state is not State.OK or status.HasField("log_end"))
     return publisher.phase in _SETTLED
@@ -305,13 +306,13 @@ def _is_wrong(found: Condition) -> bool:
 
 
 def _serves(publisher: PublisherState) -> bool:
-    """Whether it runs, and nothing is wrong with its log as far as that is known."""
+    """Whether the publisher runs, without a known problem of its log."""
     status = publisher.status
     return publisher.phase is Phase.RUNNING and (status is None or not log_condition(status).fault)
 
 
 def _warnings(monitor: Monitor) -> list[str]:
-    """What else publishers report that run, as `flows` shows it."""
+    """Other problems that running publishers report, in the form of `wormholectl flows`."""
     return [
         f"{key}: {problem}"
         for key, one in sorted(monitor.state.publishers.items())
@@ -321,9 +322,9 @@ def _warnings(monitor: Monitor) -> list[str]:
 
 
 async def _wait_for_ready(monitor: Monitor) -> tuple[list[str], str]:
-    """The publishers and sinks that do not serve yet, and why, with the next step of the first one that has one.
+    """Wait until all publishers and sinks serve, or the reasons why they do not are known, or a minute has passed.
 
-    Returns when all serve, when it is known of each why it does not, or after a minute.
+    Returns sentences about publishers and sinks that do not serve, and the first known next step.
     """
     state = monitor.state
     with contextlib.suppress(TimeoutError):

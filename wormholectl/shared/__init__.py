@@ -1,1 +1,1 @@
-"""What several nouns share: options, errors, the question before a change, one change of a flow, certificates."""
+"""Used by several nouns: options, errors, the question before a change, the change of a flow, and certificates."""

@@ -1,5 +1,5 @@
-"""What certificates contain: the name by which subscribers know a publisher, and the files of ``[tls]`` for ``doctor``
-and ``config check``.
+"""Reads certificates: the name by which subscribers know a publisher, and a report on the files of ``[tls]`` for
+``doctor`` and ``config check``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["TlsReport", "name_in", "named", "report_on"]
 
 
 def named(answers: Iterable[Answer]) -> dict[str, str]:
-    """Address of each publisher that was reached with TLS and answered, to the name in its certificate. Blocks.
+    """By address, the name in the certificate of each publisher that answered with TLS. Blocks.
 
-    One whose certificate is of another authority, expired or revoked is left out: then it is no publisher of this
-    installation.
+    A publisher whose certificate is expired, revoked or from another authority is omitted, because it does not belong
+    to this installation.
     """
     found = {}
     for answer in answers:
@@ -42,8 +42,8 @@ def named(answers: Iterable[Answer]) -> dict[str, str]:
 
 
 def name_in(common: Sequence[str], hosts: Sequence[str]) -> str:
-    """The name of the process that a certificate with these common and DNS names is for: its common name, or its first
-    DNS name that is not this host's; empty when it has none.
+    """The process name in a certificate with these names: its common name, or its first DNS name that does not mean
+    this host; empty without such a name.
     """
     listed = [name for name in common if name in hosts] or [name for name in hosts if name != "localhost"] or common
     return listed[0] if listed else ""
@@ -51,8 +51,8 @@ def name_in(common: Sequence[str], hosts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TlsReport:
-    """``facts``: one line for each certificate and list. ``faults``: why peers would be refused, or refuse us; a file
-    that cannot be used is one.
+    """``facts``: one line for each certificate and revocation list. ``faults``: why this host would refuse peers, or
+    peers would refuse it; also unusable files.
     """
 
     facts: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class TlsReport:
 
 
 def report_on(tls: TlsFiles | None) -> TlsReport | None:
-    """Reads the files; ``None`` without TLS."""
+    """The report on the files of ``[tls]``; ``None`` without TLS."""
     if tls is None:
         return None
     from wormhole.host.trust import Trust  # here, because its library takes 13 MB

@@ -1,4 +1,4 @@
-"""The question before something is changed."""
+"""Asks the person at the terminal before a change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["confirm"]
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Return when the person at the terminal says yes, or ``yes`` was given; ends the command with 1 when they say no.
+    """Ask the question unless ``yes`` was given. Returns if the answer is yes. Otherwise the command ends with exit
+    code 1.
 
-    Raises :class:`~wormhole.model.errors.UsageError` where the question cannot be asked.
+    Raises :class:`~wormhole.model.errors.UsageError` if standard input is not a terminal.
     """
     if yes:
         return

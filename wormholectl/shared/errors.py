@@ -1,4 +1,4 @@
-"""Where every error of a command becomes one message and one exit code."""
+"""Turns every error of a command into one message and one exit code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def exit_code(error: WormholeError) -> int:
 
 
 def message(error: BaseException) -> str:
-    """The error for a person: its code in brackets, its next step on a line of its own; safe to print as it is."""
+    """The error as text, with its code in brackets and its next step on a separate line. Control characters are
+    escaped."""
     if not isinstance(error, WormholeError):
         what = f"unexpected {type(error).__name__}: {error}"
         error = WormholeError(what, hint=f"report this; {DEBUG}=1 shows where it happened", code="internal-error")
@@ -50,9 +51,9 @@ def message(error: BaseException) -> str:
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Around imports of what only an installation with ``extra`` has, or a decorator of the function that imports it.
+    """A context manager for imports of packages that only ``extra`` installs, or a decorator of an importing function.
 
-    Raises :class:`~wormhole.model.errors.UsageError` that names how to install what is missing.
+    Raises :class:`~wormhole.model.errors.UsageError` with the command that installs a missing package.
     """
     try:
         yield
@@ -61,9 +62,10 @@ def needs(extra: str) -> Iterator[None]:
 
 
 class GuardedGroup(TyperGroup):
-    """The root of the commands. A reader that goes away (``| head``) and Ctrl-C are no errors.
+    """The root of the commands. A closed pipe (``| head``) and Ctrl-C are not errors.
 
-    Every exception that is not Typer's own leaves as a message and an exit code, also of the options before a command.
+    Every exception, except Typer's own, becomes a message and an exit code. This includes exceptions of the options
+    before a command.
     """
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +91,7 @@ def _guarded() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except SystemExit as ending:
-        if isinstance(ending.__context__, BrokenPipeError):  # how Rich, which prints the help, takes it
+        if isinstance(ending.__context__, BrokenPipeError):  # Rich, which prints the help, turns the error into an exit
             raise typer.Exit(0) from None
         raise
     except WormholeError as error:
@@ -113,7 +115,7 @@ def _guarded() -> Iterator[None]:
 
 
 def _drop_output() -> None:
-    """What is still buffered has nowhere to go; without this the interpreter complains at its end."""
+    """Discard buffered output, because its reader is gone. Otherwise the interpreter reports an error when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -122,7 +124,7 @@ def _nobody_reads(output: TextIO) -> bool:
     try:
         ends = select.poll()
         ends.register(output.fileno(), 0)
-    except OSError:  # no file of the system's
+    except OSError:  # the output has no file descriptor
         return False
     return bool(ends.poll(0))
 

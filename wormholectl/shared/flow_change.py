@@ -1,4 +1,4 @@
-"""One change of a flow: what it would do, the question, the change, the result."""
+"""Makes one change of a flow: shows the preview, asks, makes the change, and shows the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ __all__ = ["change_flow"]
 
 
 def change_flow(question: str, change: Callable[[bool], Change], yes: bool, as_json: bool) -> None:
-    """Preview a change of a flow, show it, ask, make the change, show the result.
+    """Make a change of a flow, with a preview and a question before it. ``yes``: do not ask. Nothing is changed before
+    the question is answered.
 
-    ``change``: makes it, or with ``True`` only previews it.
-
-    With ``yes`` the change is made at once. For programs the first object is the preview (``changed`` false), the last
-    one the result. Raises :class:`~wormhole.model.errors.WormholeError`; until the question is answered nothing is
-    changed.
+    ``change``: makes the change; called with ``True``, it only previews the change. In JSON the first object is the
+    preview (``changed`` is false), and the last object is the result. Raises
+    :class:`~wormhole.model.errors.WormholeError`.
     """
     from wormholectl.show.changes import show_change
 

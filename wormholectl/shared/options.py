@@ -1,4 +1,4 @@
-"""Options that several commands have, their completion in a shell, and what they mean together."""
+"""Options of several commands, their completion in a shell, and the values that are built from several options."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ __all__ = [
 _T = TypeVar("_T")
 _Command = Callable[..., None]
 _BARE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
-# A shell puts a completed word into the line as it is: a name must be no more than a word to it.
+# Names that are offered for completion. A shell inserts them without quoting, so they must be plain words.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./@%+=,:-]+", re.ASCII)
 
 
 class LogLevel(StrEnum):
-    """How much a daemon logs."""
+    """The least severity that a daemon logs."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -61,7 +61,8 @@ class LogLevel(StrEnum):
 
 
 def absolute(folder: str) -> str:
-    """A folder for Spark, whose executors have another working directory; a URL, and no folder, stay as they are."""
+    """The absolute path of a folder for Spark, whose executors have another working directory. A URL and an empty text
+    stay unchanged."""
     return folder if not folder or "://" in folder else os.path.abspath(folder)
 
 
@@ -170,7 +171,7 @@ ApplicationName = Annotated[
 
 
 def parsed(parse: Callable[[str], _T], option: str, text: str, example: str) -> _T:
-    """The value of an option. Raises :class:`~wormhole.model.errors.UsageError` where ``parse`` raises ValueError."""
+    """The value of an option. Raises :class:`~wormhole.model.errors.UsageError` if ``parse`` raises ``ValueError``."""
     try:
         return parse(text)
     except ValueError as error:
@@ -178,7 +179,7 @@ def parsed(parse: Callable[[str], _T], option: str, text: str, example: str) -> 
 
 
 def duration(option: str, text: str, example: str = "30s") -> float:
-    """The seconds of an option; a number without a unit is of seconds. Raises as :func:`parsed`."""
+    """An option's duration in seconds. A number without a unit means seconds. Raises the error of :func:`parsed`."""
     from wormhole.model.units import parse_duration
 
     def seconds(given: str) -> float:
@@ -188,17 +189,17 @@ def duration(option: str, text: str, example: str = "30s") -> float:
 
 
 def now() -> float:
-    """Seconds since 1970: the one clock that commands read."""
+    """The time in seconds since 1970. Commands read no other clock."""
     from wormhole.host.clock import SYSTEM_CLOCK
 
     return SYSTEM_CLOCK.wall()
 
 
 def grouped(parameter: str, options: Mapping[str, Any], build: Callable[..., Any]) -> Callable[[_Command], _Command]:
-    """Decorate a command: its ``parameter`` is what ``build`` makes of these ``options``, which the command gets.
+    """A decorator that adds ``options`` to a command and passes the result of ``build`` as its ``parameter``.
 
-    ``options``: an annotation for each name. One without a value is ``None`` for ``build``. An option before a verb
-    (``flows -c shop.toml pause ...``) holds for the verb as well.
+    ``options``: an annotation for each name. ``build`` gets ``None`` for an option without a value. An option before a
+    verb (``flows -c shop.toml pause ...``) also applies to the verb.
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
 
@@ -225,7 +226,7 @@ def grouped(parameter: str, options: Mapping[str, Any], build: Callable[..., Any
 
 
 def _given(ctx: Any, name: str) -> Any:
-    """The value of an option of this command, else of the nearest one before it."""
+    """The value of an option of this command, or of the nearest group before it."""
     while ctx is not None:
         if given := ctx.params.get(name):
             return given
@@ -268,7 +269,7 @@ _WHERE: Final[dict[str, Any]] = {
 }
 
 with_where = grouped("where", _WHERE, _where)
-"""Replaces a command's parameter ``where`` by the options that say how to reach publishers.
+"""A decorator that replaces a command's parameter ``where`` by the options for reaching publishers.
 
-Such a command raises :class:`~wormhole.model.errors.UsageError` for TLS options that do not belong together.
+The command raises :class:`~wormhole.model.errors.UsageError` for incomplete TLS options.
 """

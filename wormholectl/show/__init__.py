@@ -1,5 +1,5 @@
-"""How ``wormholectl`` prints: ``printer`` is the only way to standard output, and tables are made here alone.
+"""The output of ``wormholectl``. Only ``printer`` writes to standard output, and only this package makes tables.
 
-``lists`` turns what several publishers report into one table or object. Each other module shows one kind of thing for
-several nouns: as rows for people, as objects for programs. What one noun alone prints is in its folder.
+``lists`` combines the reports of several publishers into one table or JSON object. Each other module shows one kind of
+item for several nouns, as rows for people and as objects for programs. Output of a single noun is in the noun's folder.
 """

@@ -1,4 +1,4 @@
-"""Backfills of flows: tables and notes for people, objects for programs, and one line while they run."""
+"""Shows backfills of flows: tables and notes for people, JSON objects for programs, and a progress line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LINE_EVERY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReportedBackfill:
-    """The backfill of one flow, as its publisher reports it; ``None``: none was ever asked for."""
+    """The backfill of one flow, as its publisher reports it. ``status``: ``None`` if no backfill was ever requested."""
 
     publisher: str
     flow: str
@@ -57,21 +57,21 @@ class ReportedBackfill:
 
 
 def are_complete(statuses: Collection[admin_pb2.BackfillStatus]) -> bool:
-    """Whether the rows of every table that was asked for were sent; of verifications, whether nothing differs now."""
+    """Whether the rows of every requested table were sent. For verifications, whether no difference is left."""
     compared = [one for one in statuses if verifies(one)]
     sent = (one.state == "done" and not refused_tables(one) for one in statuses if not verifies(one))
     return all(sent) and (not compared or are_equal(compared))
 
 
 def share_of(statuses: Iterable[admin_pb2.BackfillStatus]) -> float | None:
-    """How much of the rows of all is sent, 0 to 1; ``None``: the servers do not say how many rows there are."""
+    """The fraction of all rows that is sent, 0 to 1; ``None`` if the servers do not estimate the number of rows."""
     shares = [1.0 if one.state == "done" else one.share if one.HasField("share") else None for one in statuses]
     known = [one for one in shares if one is not None]
     return sum(known) / len(known) if known and len(known) == len(shares) else None
 
 
 def progress_line(backfills: Sequence[ReportedBackfill]) -> str:
-    """One line: how far, how many rows, how fast, for how long still, and why it waits."""
+    """The progress line: fraction, rows, speed, time left, and why the backfill waits."""
     known = [one.status for one in backfills if one.status is not None]
     share = share_of(known)
     bar = "" if share is None else f"[{'#' * int(share * _WIDTH):.<{_WIDTH}}] {share:4.0%}  "
@@ -91,8 +91,8 @@ def progress_line(backfills: Sequence[ReportedBackfill]) -> str:
 
 
 class ProgressLine:
-    """The line above on standard error while backfills run: anew in a terminal, now and then elsewhere; objects on
-    standard output for programs.
+    """Prints the progress line on standard error while backfills run. A terminal shows it in place; other outputs get a
+    line from time to time. Programs get JSON objects on standard output.
     """
 
     def __init__(self, application: str, *, as_json: bool, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -103,7 +103,7 @@ class ProgressLine:
         self._problems: Sequence[str] = ()
 
     def show(self, backfills: Sequence[ReportedBackfill], problems: Sequence[str]) -> None:
-        """How far they are. ``problems``: the problems of publishers that do not answer; each is shown once."""
+        """Show the progress. ``problems``: the problems of publishers that do not answer; each is shown once."""
         if problems != self._problems:
             self._problems = problems
             print_warnings(f"{problem}; trying again" for problem in problems)
@@ -125,7 +125,7 @@ class ProgressLine:
 
 
 def show_backfills(backfills: Sequence[ReportedBackfill], silent: Sequence[Answer], as_json: bool) -> None:
-    """Each flow, each of its tables, and the next steps. ``silent``: publishers that do not answer."""
+    """Print each flow, its tables, and the next steps. ``silent``: publishers that do not answer."""
     if as_json:
         print_json({"flows": list(map(_flow_object, backfills)), "unreachable": unreachable_objects(silent)})
         return
@@ -145,7 +145,7 @@ def show_backfills(backfills: Sequence[ReportedBackfill], silent: Sequence[Answe
 
 
 def next_steps(statuses: Iterable[admin_pb2.BackfillStatus]) -> list[str]:
-    """Why backfills wait, and tables that cannot be read: each reason once, with its next step."""
+    """Why backfills wait, and which tables cannot be read. Each reason is listed once, with its next step."""
     found: dict[Problem, dict[str, None]] = {}
     for status in statuses:
         if not has_ended(status) and status.waits.text:
@@ -164,7 +164,7 @@ def _problem_lines(found: dict[Problem, dict[str, None]]) -> Iterator[str]:
 
 
 def show_planned(application: str, planned: Sequence[ReportedBackfill], notes: Sequence[str], as_json: bool) -> None:
-    """What a start would do: the tables of each log, with the server's estimate of their rows, and the flows."""
+    """Print the preview of a start: the tables of each log, with the server's estimate of their rows, and the flows."""
     compared = any(one.status is not None and verifies(one.status) for one in planned)
     if as_json:
         _print_changed(application, "start", planned, notes, made=False)
@@ -202,7 +202,8 @@ def show_changed(
     made: bool,
     as_json: bool,
 ) -> None:
-    """What a change did to each flow, or what it would do. ``changed``: before and after."""
+    """Print the effect of a change on each flow. ``changed``: each backfill before and after; ``made``: false for a
+    preview."""
     if as_json:
         _print_changed(application, what, [after for _, after in changed], notes, made=made)
         return
@@ -261,7 +262,7 @@ BACKFILL: Final = ShownTable[admin_pb2.BackfillStatus](
     ShownColumn(None, "verified", lambda one: VERIFIED.objects(one.verified)),
     titles=("GENERATION", "STATE", "ROWS SENT", "SHARE", "ROWS/S", "TIME LEFT", "ASKED BY", "WAITS FOR"),
 )
-"""A backfill for programs is a ``flow-backfill`` of docs/cli-schema.json."""
+"""The fields of a backfill. In JSON, it is a ``flow-backfill`` of docs/cli-schema.json."""
 
 
 def _flow_object(one: ReportedBackfill) -> dict[str, Any]:
@@ -284,7 +285,7 @@ def _print_changed(
 
 
 def _together(one: admin_pb2.BackfillTable, other: admin_pb2.BackfillTable) -> admin_pb2.BackfillTable:
-    """The same table of two shards."""
+    """The sum of the same table of two shards."""
     both = admin_pb2.BackfillTable()
     both.CopyFrom(one)
     if one.HasField("rows_estimate") and other.HasField("rows_estimate"):

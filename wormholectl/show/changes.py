@@ -1,4 +1,4 @@
-"""What one change of a flow alters: the fields before and after."""
+"""Shows the effect of one change of a flow: the changed fields before and after."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _CHANGEABLE: Final = (
     "loss_pending",
     "cause",
 )
-"""What a change can alter. Lag and counters move by themselves."""
+"""The fields that a change can alter. Lag and counters are excluded, because they change by themselves."""
 
 
 def show_change(change: Change, as_json: bool) -> None:
-    """Print what a change did, or what it would do."""
+    """Print the effect of a change, or of its preview."""
     status, publisher = change.publisher, publisher_name(change.publisher)
     if as_json:
         print_json(
@@ -60,7 +60,7 @@ def show_change(change: Change, as_json: bool) -> None:
 def differences(
     status: Status, before: admin_pb2.FlowStatus, after: admin_pb2.FlowStatus
 ) -> Iterable[tuple[str, str, str]]:
-    """What a change altered, as field, before and after."""
+    """The changed fields: name, value before, value after."""
     old, new = flow_object(status, before), flow_object(status, after)
     for field in _CHANGEABLE:
         if old[field] != new[field]:

@@ -1,4 +1,4 @@
-"""Tables whose rows are objects for programs too: each column is declared once."""
+"""Declares a table once for two outputs: rows for people and JSON objects for programs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["FIGURE", "ShownColumn", "ShownTable", "given"]
 T = TypeVar("T")
 
 FIGURE: Final[Callable[[Any], str]] = "{:,}".format
-"""How a count is shown."""
+"""The format of a count."""
 
 
 def given(message: Message, field: str) -> Any:
-    """The value of an optional field; ``None``: it is not set."""
+    """The value of an optional field; ``None`` if it is not set."""
     return getattr(message, field) if message.HasField(field) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn(Generic[T]):
-    """``title`` above the column of a table; ``None``: programs only. ``name`` of the field in an object; ``None``:
-    people only.
+    """A column. ``title``: its title in a table; ``None``: only for programs. ``name``: its field in an object;
+    ``None``: only for people.
 
-    ``value``: the value of an item. ``shown``: that value for people, who see ``-`` in place of ``None``.
+    ``value``: returns the value of an item. ``shown``: formats that value for people; ``None`` is shown as ``-``.
     """
 
     title: str | None
@@ -43,9 +43,9 @@ class ShownColumn(Generic[T]):
 
 
 class ShownTable(Generic[T]):
-    """``columns`` in the order of the fields; of two with one title the last counts.
+    """A table. ``columns``: in the order of the fields. If two columns have the same title, the last one is used.
 
-    ``titles``: the columns for people in their order. ``names``: the fields. Both are everything by default.
+    ``titles``: the columns for people, in order. ``names``: the fields for programs. By default, both contain all.
     """
 
     def __init__(self, *columns: ShownColumn[T], titles: Sequence[str] = (), names: Collection[str] = ()) -> None:
@@ -67,5 +67,5 @@ class ShownTable(Generic[T]):
         return list(map(self.object, items))
 
     def show(self, items: Iterable[T], empty: str) -> None:
-        """Print ``items``, or ``empty`` where there is none."""
+        """Print ``items``, or the text ``empty`` if there are none."""
         print_table(self.titles, list(map(self.row, items)), empty)

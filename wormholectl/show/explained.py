@@ -1,4 +1,4 @@
-"""Codes of problems and their entries, as text and as objects."""
+"""Shows codes of problems and their explanations, as text or as JSON objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["show_codes", "show_entry"]
 
 
 def show_codes(entries: Iterable[Entry], as_json: bool) -> None:
-    """Every code with its title."""
+    """Print every code with its title."""
     if as_json:
         print_json({"codes": [{"code": one.code, "title": one.title} for one in entries]})
         return
@@ -19,7 +19,7 @@ def show_codes(entries: Iterable[Entry], as_json: bool) -> None:
 
 
 def show_entry(entry: Entry, as_json: bool) -> None:
-    """One entry. Its text is not wrapped: a terminal does that."""
+    """Print one explanation. Its text is not wrapped, because the terminal does that."""
     if as_json:
         print_json(
             {

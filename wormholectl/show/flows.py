@@ -1,4 +1,4 @@
-"""Flows: what their tables show."""
+"""Declares the columns of tables of flows, and selects flows for a list."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReportedFlow(NamedTuple):
 
     @property
     def lag(self) -> Lag:
-        """How far it is behind."""
+        """How far the flow is behind."""
         return lag_of(self.status, self.flow)
 
     @property
@@ -55,8 +55,8 @@ FlowListing: TypeAlias = Listing[ReportedFlow]
 
 
 def lag_text(lag: Lag) -> str:
-    """Age / bytes of log / transactions of the shard, each ``-`` where it is not known; ``at least`` before a lower
-    bound.
+    """A lag as text: age / bytes of log / transactions of the shard. An unknown value is ``-``. A lower bound begins
+    with ``at least``.
     """
     age = "-" if lag.seconds is None else f"at least {span(lag.seconds)}" if lag.unknown else span(lag.seconds)
     behind = "-" if lag.bytes is None else size(lag.bytes)
@@ -81,7 +81,8 @@ def _remarks(one: ReportedFlow) -> str:
 
 
 def _cause(status: Status, flow: admin_pb2.FlowStatus) -> str:
-    """With the next step where that is not a command of its own, which `why-lag` shows: one line for many flows."""
+    """The cause of a flow's state, with the next step if it is the same for many flows. `why-lag` shows steps that are
+    commands for one flow."""
     condition = flow_condition(status, flow)
     if not condition.cause:
         return flow.cause
@@ -93,14 +94,14 @@ def _cause(status: Status, flow: admin_pb2.FlowStatus) -> str:
 
 
 def check_states(states: Iterable[str]) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a state that no flow can be in."""
+    """Raise :class:`~wormhole.model.errors.UsageError` for an unknown state."""
     for state in states:
         if state not in STATES:
             raise UsageError(f"--state {state}: there is no such state", hint=f"one of {', '.join(STATES)}")
 
 
 def flows_where(listing: FlowListing, application: str, states: Collection[str]) -> FlowListing:
-    """``listing`` of the flows of one application (empty: of all) that are in one of ``states`` (none: in any)."""
+    """``listing`` with only the flows of ``application`` (empty: all) in one of ``states`` (empty: any state)."""
     return _of_some(
         listing,
         lambda flow: (
@@ -130,7 +131,7 @@ def _of_some(listing: FlowListing, wanted: Callable[[admin_pb2.FlowStatus], bool
 
 
 def _headroom_notes(status: Status) -> Iterable[str]:
-    """Why HEADROOM is not known, one line for each reason."""
+    """The reasons why HEADROOM is not known, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for flow in status.flows:
         if not flow.HasField("headroom_s") and flow.headroom_unknown:

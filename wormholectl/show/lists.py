@@ -1,4 +1,4 @@
-"""Turns what publishers report into a table for people or one object for programs."""
+"""Combines the reports of several publishers into a table for people or one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _CAUSE_WIDTH: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A list that publishers report: its ``name`` in JSON, the table of its items, whose last column is the cause, and
-    the items of a publisher.
+    """A list from publishers' reports: its ``name`` in JSON, the table of its items, and a function that returns the
+    items of a publisher. The last column of the table is the cause.
 
-    ``notes``: lines below the table. ``spare``: columns that a narrow terminal lacks, the first one first.
+    ``notes``: lines below the table. ``spare``: columns that a narrow terminal omits, in the order of omission.
     """
 
     name: str
@@ -63,9 +63,9 @@ def show(
     more: Mapping[str, Any] = MappingProxyType({}),
     below: Callable[[], None] = lambda: None,
 ) -> int:
-    """Print what the publishers reported, and which hosts are drained; those that do not answer are warned about.
+    """Print the reports of publishers and the drained hosts, and warn about publishers that do not answer.
 
-    ``more``: further fields in JSON; ``below``: prints what follows the table. Returns the exit code.
+    ``more``: further fields in JSON; ``below``: prints text after the table. Returns the exit code.
     """
     silent = [answer for answer in answers if answer.silent]
     drained = [answer.drained for answer in answers if answer.drained is not None]
@@ -113,7 +113,7 @@ def show(
 
 
 def _wrong(status: Status, shown: Collection[str]) -> Iterable[Problem]:
-    """What is wrong with a publisher, each cause once: nothing that is ``shown`` in the table."""
+    """The problems of a publisher, each cause once, without causes that are ``shown`` in the table."""
     condition = log_condition(status)
     if condition.cause and condition.state is not State.NO_SHARD and not any(str(condition) in one for one in shown):
         yield condition.problem
@@ -121,8 +121,8 @@ def _wrong(status: Status, shown: Collection[str]) -> Iterable[Problem]:
 
 
 def short_cause(cause: str, causes: dict[str, str]) -> str:
-    """A cause that fits into a table; a longer one, often of many rows, is kept in ``causes`` with the sign that stands
-    for it, to be printed once below the table.
+    """The text of a cause in a table. A sign replaces a long cause, and ``causes`` maps the cause to the sign, so that
+    it is printed once below the table.
     """
     if len(cause) <= _CAUSE_WIDTH:
         return cause
@@ -130,7 +130,7 @@ def short_cause(cause: str, causes: dict[str, str]) -> str:
 
 
 def unreachable_objects(silent: Iterable[Answer]) -> list[dict[str, Any]]:
-    """Publishers that do not answer, for programs."""
+    """Publishers that do not answer, as JSON objects."""
     return [{"address": answer.address, "problem": answer.problem} for answer in silent]
 
 
@@ -145,7 +145,7 @@ def rate(bytes_per_s: float) -> str:
 
 
 def condition_object(condition: Condition) -> dict[str, Any]:
-    """As an object, for a publisher or a flow (docs/cli-schema.json: ``condition``)."""
+    """The condition of a publisher or a flow as a JSON object (docs/cli-schema.json: ``condition``)."""
     return {
         "state": condition.state.value,
         "code": condition.code or None,

@@ -1,4 +1,4 @@
-"""A place of a publisher's log, for people and for programs."""
+"""Formats a place of a publisher's log for people and for programs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def place_text(message: push_pb2.Position) -> str:
 
 
 def native_place(status: Status, message: push_pb2.Position) -> str | None:
-    """A place of a publisher's log as the datastore's own tools write it. ``None``: they have no other form, or the
-    place is in an earlier incarnation of the log, whose files may have had the same names.
+    """A place of a publisher's log in the form of the datastore's own tools. ``None`` if they have no other form, or if
+    the place is in an earlier incarnation of the log, whose files may have had the same names.
     """
     if not status.HasField("log_end") or message.incarnation != status.log_end.incarnation:
         return None
@@ -26,7 +26,7 @@ def native_place(status: Status, message: push_pb2.Position) -> str | None:
 
 
 def shown_place(status: Status, message: push_pb2.Position) -> str:
-    """A place for people: as we write it, and as the datastore does."""
+    """A place for people, in Wormhole's form and in the datastore's form."""
     there = native_place(status, message)
     return f"{place_text(message)} ({there})" if there else place_text(message)
 

@@ -1,7 +1,7 @@
-"""How the command line prints: JSON lines for programs, plain or coloured text for people.
+"""Prints the output of all commands: JSON lines for programs, plain or coloured text for people.
 
-Everything that a command prints goes through here (ruff forbids a bare ``print``): names, values and messages may be a
-peer's, and nothing in them reaches a terminal raw (:mod:`wormhole.model.visible`).
+No command prints without this module (ruff forbids a bare ``print``), because names, values and messages may come from
+a peer. Their control characters are escaped (:mod:`wormhole.model.visible`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wormhole.model.units import rounded_size as size
 from wormhole.model.visible import visible, visible_json, visible_lines
 
-if TYPE_CHECKING:  # a command that prints plain lines need not wait for them
+if TYPE_CHECKING:  # imported late, because commands that print plain lines do not need Rich
     from rich.console import Console
 
 __all__ = [
@@ -41,9 +41,9 @@ __all__ = [
 
 
 SCHEMA: Final = 1
-"""Version of every JSON object that the command line prints; a new field does not change it."""
+"""The version of all JSON objects of the command line. A new field does not change it."""
 
-# 1,202,000 and 12.5% and 1.5 MiB/s, also with more in parentheses: 8.0 (x 0.8).
+# A figure: 1,202,000 or 12.5% or 1.5 MiB/s, perhaps with text in parentheses: 8.0 (x 0.8).
 _FIGURE: Final = re.compile(r"-?\d[\d,]*(\.\d+)?%?( ([KMGT]i)?B(/s)?)?(\s+\(.*\))?")
 
 Piece = tuple[str, str]
@@ -58,14 +58,14 @@ def _console() -> Console:
 
 
 def print_json(value: Mapping[str, Any], *, flush: bool = True) -> None:
-    """One object on one line, with the version of its schema."""
+    """Print one JSON object on one line, with the version of its schema."""
     sys.stdout.write(visible_json(json.dumps({"schema": SCHEMA, **value}, ensure_ascii=False)) + "\n")
     if flush:
         sys.stdout.flush()
 
 
 def print_text(*lines: str, error: bool = False, end: str = "\n", flush: bool = False) -> None:
-    """Lines for people; a line break within one of them shows as an indented line. ``error``: on standard error."""
+    """Print lines for people. Text after a line break in a line is indented. ``error``: print on standard error."""
     stream = sys.stderr if error else sys.stdout
     stream.write("\n".join(map(visible_lines, lines)) + end)
     if flush or error:
@@ -73,19 +73,19 @@ def print_text(*lines: str, error: bool = False, end: str = "\n", flush: bool = 
 
 
 def print_warnings(problems: Iterable[str]) -> None:
-    """One line for each, on standard error."""
+    """Print each problem on a line of standard error."""
     for problem in problems:
         print_text(f"warning: {problem}", error=True)
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """One line for each, on standard output."""
+    """Print each note on a line of standard output."""
     for note in notes:
         print_text(f"note: {note}")
 
 
 def next_step_lines(step: str) -> list[str]:
-    """A next step for people. A statement to paste, which ends with ``;``, is on a line without other words."""
+    """The lines of a next step. A statement to paste, which ends with ``;``, is on a separate line."""
     lines = step.split("\n")
     return (
         [f"next: {step}"] if len(lines) == 1 and not step.endswith(";") else ["next:", *(f"  {one}" for one in lines)]
@@ -93,20 +93,21 @@ def next_step_lines(step: str) -> list[str]:
 
 
 def print_progress(text: str) -> None:
-    """On standard error, to a person only: in place of the last such text; an empty one leaves an empty line."""
+    """Show a text on standard error if it is a terminal. It replaces the previous progress text. An empty text clears
+    the line."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{visible(text)}")
         sys.stderr.flush()
 
 
 def say_waiting(text: str) -> None:
-    """On standard error, to a person only: what takes long now."""
+    """Print on standard error, if it is a terminal, which step takes long now."""
     if sys.stderr.isatty():
         print_text(text, error=True)
 
 
 def print_line(pieces: Sequence[Piece], *, flush: bool = True) -> None:
-    """One line, coloured only where the terminal shows colours (``NO_COLOR`` is obeyed) and never wrapped."""
+    """Print one line without wrapping. It is coloured if the terminal shows colours (``NO_COLOR`` is obeyed)."""
     shown = [(visible(text), style) for text, style in pieces]
     if sys.stdout.isatty():
         from rich.text import Text
@@ -129,11 +130,11 @@ def print_table(
     title: str = "",
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table below its ``title``, or ``empty`` when it has no rows. Columns of figures end at the same place.
+    """Print a table below its ``title``, or the text ``empty`` if it has no rows. Columns of figures are right-aligned.
 
-    No cell is ever cut. A file or a pipe gets lines as wide as the content. On a terminal that is narrower than the
-    table, columns of ``spare`` are left out and named, in that order, until it fits; where that is not enough, each row
-    is a block of several lines, with all columns.
+    No cell is ever cut. A file or a pipe gets lines as wide as the content. On a narrow terminal, columns of ``spare``
+    are omitted and named, in that order, until the table fits. If it still does not fit, each row is a block of several
+    lines with all columns.
     """
     if not rows:
         print_text(empty)
@@ -143,7 +144,9 @@ def print_table(
     rows = [[visible(cell) for cell in row] for row in rows]
     cells = list(zip(*rows, strict=True))
     widths = [max(map(len, (name, *column))) for name, column in zip(columns, cells, strict=True)]
-    right = [number > 0 and _are_figures(column) for number, column in enumerate(cells)]  # the first names the row
+    right = [
+        number > 0 and _are_figures(column) for number, column in enumerate(cells)
+    ]  # the first column names the row
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             aligned = zip(row, widths, right, strict=True)
@@ -182,8 +185,8 @@ def _are_figures(column: Sequence[str]) -> bool:
 
 
 def _print_block(columns: Sequence[str], row: Sequence[str]) -> None:
-    """The first cell on a line, below it as many of the others, with their names, as fit on each; empty ones are left
-    out.
+    """Print a row as a block: the first cell on a line, and the other cells with their names on lines below, as many as
+    fit on each. Empty cells are omitted.
     """
     print_line([(row[0], "bold")])
     line: list[Piece] = []
@@ -205,7 +208,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def local(at_s: float) -> str:
-    """A time for people, in their time zone: ``2026-05-01 12:00:00``; ``-`` where it is not known."""
+    """A time for people, in the local time zone: ``2026-05-01 12:00:00``; ``-`` if it is not known."""
     return f"{datetime.fromtimestamp(at_s).astimezone():%Y-%m-%d %H:%M:%S}" if at_s else "-"
 
 

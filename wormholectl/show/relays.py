@@ -1,4 +1,4 @@
-"""The relay of a log, as lines for people and as an object for programs."""
+"""Formats the relay of a log as lines for people or as a JSON object for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RELAY_FILES", "relay_line", "relay_lines", "relay_object"]
 
 
 def relay_line(relay: admin_pb2.RelayStatus) -> str:
-    """What the relay holds, on one line."""
+    """The content of the relay, on one line."""
     most = f" of at most {size(relay.budget_bytes)}" if relay.budget_bytes else ""
     holds = f"{size(relay.log_bytes)} of log in {size(relay.bytes)}{most}"
     mode = f" ({relay.mode})" if relay.mode else ""
@@ -26,7 +26,7 @@ def relay_line(relay: admin_pb2.RelayStatus) -> str:
 
 
 def relay_lines(status: Status, now_s: float) -> Iterable[str]:
-    """All that a publisher, or what was read from a folder, reports about the relay."""
+    """All lines about the relay, from its publisher's status or from a status that was read from its folder."""
     relay = status.relay
     yield relay_line(relay)
     if relay.HasField("tip"):
@@ -56,7 +56,9 @@ def relay_lines(status: Status, now_s: float) -> Iterable[str]:
 
 
 def relay_object(status: Status, *, reported: bool = True) -> dict[str, Any] | None:
-    """For programs (docs/cli-schema.json: ``relay``); ``None``: the log has none. ``reported``: by its publisher."""
+    """The relay as a JSON object (docs/cli-schema.json: ``relay``); ``None`` for a log without one.
+
+    ``reported``: whether the status is from its publisher."""
     if not status.HasField("relay"):
         return None
     relay = status.relay

@@ -1,4 +1,4 @@
-"""What comparing an application's rows with its tables found: for people and for programs."""
+"""Shows the results of comparing an application's rows with its tables, for people and for programs."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ VERIFIED: Final = ShownTable[admin_pb2.TableVerification](
     ShownColumn(None, "differences", _differences),
     titles=("TABLE", "COMPARED", "DIFFERS", "MISSING", "EXTRA", "NOT COMPARED", "REPAIRED", "REMOVED", ""),
 )
-"""What was found in a table, for programs a ``table-verification`` of docs/cli-schema.json."""
+"""The fields of a table's result. In JSON, it is a ``table-verification`` of docs/cli-schema.json."""
 
 
 def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None:
-    """The counts of each table, the rows that differ, what was not compared and why, and the verdict.
+    """Print the counts of each table, the rows that differ, why rows were not compared, and the verdict.
 
-    ``flows``: each by its name; those without a verification are passed over.
+    ``flows``: names and backfills of flows; flows without a verification are ignored.
     """
     known = [(name, status) for name, status in flows if verifies(status)]
     if not known:
@@ -71,7 +71,7 @@ def show_verified(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> None
 
 
 def _troubles(flows: Sequence[tuple[str, admin_pb2.BackfillStatus]]) -> Iterator[str]:
-    """Each reason once, with the tables that have it."""
+    """The reasons why rows were not compared, each once, with its tables."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for _, status in flows:
         for one in status.verified:

@@ -1,1 +1,1 @@
-"""``wormholectl subscribe``: what an application receives, without being its subscriber."""
+"""The command ``subscribe``: shows the updates that an application receives, without being its subscriber."""

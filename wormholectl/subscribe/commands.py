@@ -1,4 +1,4 @@
-"""The command ``subscribe``: its options and its help."""
+"""The command ``subscribe``, which shows the updates that an application receives: its options and help."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final
@@ -59,7 +59,7 @@ def subscribe(
     from wormholectl.subscribe.observed import Observed, observe_all
     from wormholectl.tail.show import update_as_json, update_as_line
 
-    token = os.environ.get("WORMHOLE_TOKEN", "")  # not an option: other users see those
+    token = os.environ.get("WORMHOLE_TOKEN", "")  # not an option, because other users see options
     seconds = duration("--for", lasts, "10m")
     if not 1 <= seconds <= LONGEST_OBSERVED_S:
         raise UsageError(f"--for {lasts}: at least 1s and at most 1d", hint="shorten it, and start it again later")

@@ -1,4 +1,4 @@
-"""Looks at what an application receives: dials publishers as a subscriber does, and sends nothing."""
+"""Observes the updates that an application receives. It dials publishers like a subscriber, but sends no acks."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 __all__ = ["Observed", "ObservedFrames", "observe", "observe_all"]
 
 _HELLO_S: Final = 10.0
-_SILENCE: Final = 3  # heartbeats after which the publisher is taken for gone
+_SILENCE: Final = 3  # after this many missing heartbeats the publisher is considered gone
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is called: with the publisher's greeting, and for each update. ``update`` returns whether to go on."""
+    """The callbacks: one for the publisher's greeting, one for each update. ``update``: returns whether to continue."""
 
     begun: Callable[[push_pb2.Hello], None]
     update: Callable[[Update], bool]
 
 
 class ObservedFrames:
-    """The updates in what the publisher sends. Pure. ``hello``: its greeting; ``None``: it did not arrive yet."""
+    """Decodes the publisher's messages to updates. Pure. ``hello``: its greeting; ``None`` until it arrives."""
 
     def __init__(self) -> None:
         self.hello: push_pb2.Hello | None = None
@@ -49,7 +49,7 @@ class ObservedFrames:
         self._parts: dict[int, bytearray] = {}
 
     def updates(self, message: bytes) -> Iterator[Update]:
-        """Those of the next message."""
+        """The updates in the next message."""
         for frame in push_pb2.PublisherMessage.FromString(message).frames:
             match frame.WhichOneof("kind"):
                 case "hello":
@@ -71,7 +71,8 @@ class ObservedFrames:
 
 
 async def observe(address: str, who: Attaching, trust: Trust | None, name: str, observed: Observed) -> None:
-    """Report what the publisher at ``address`` sends, until it ends. ``name``: what its certificate has to carry.
+    """Report the updates of the publisher at ``address`` until it ends. ``name``: the name that its certificate must
+    have.
 
     Raises :class:`~wormhole.model.errors.WormholeError`.
     """
@@ -109,8 +110,8 @@ async def observe(address: str, who: Attaching, trust: Trust | None, name: str, 
 async def observe_all(
     publishers: Iterable[str], who: Attaching, tls: TlsFiles | TlsAuthority | None, name: str, observed: Observed
 ) -> None:
-    """Look at all ``publishers``, until one of them ends it or enough was shown. ``name``: what their certificates have
-    to carry; empty: the host of each.
+    """Observe all ``publishers`` until one of them ends the observation or enough updates were shown. ``name``: the
+    name that their certificates must have; empty: the host of each.
     """
     trust = await asyncio.to_thread(open_trust, tls)
     tasks = [

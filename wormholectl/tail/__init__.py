@@ -1,1 +1,1 @@
-"""``wormholectl tail``: a log's updates as they are committed."""
+"""The command ``tail``: shows a log's updates as they are committed, without a publisher."""

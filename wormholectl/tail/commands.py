@@ -1,4 +1,4 @@
-"""The command ``tail``: its options and its help."""
+"""The command ``tail``, which shows a log's updates: its options and help."""
 
 from contextlib import suppress
 from typing import Annotated, Final
@@ -84,7 +84,7 @@ def tail(
     lost: list[LogGap] = []
 
     def broken(error: DecodeError) -> None:
-        # Each transaction with such a table has it, and one error may be about several tables.
+        # Each transaction that changes such a table has the error. One error may concern several tables.
         if error.message not in left_out:
             print_text(f"warning: not shown: {error}", error=True)
         others = [one for one in dict.fromkeys(error.tables) if one not in left_out and one not in error.message]
@@ -94,7 +94,7 @@ def tail(
         left_out.update((error.message, *error.tables))
 
     def gap(missing: LogGap, begin: LogPosition) -> None:
-        if missing.kind is not LossKind.NOT_LOGGED:  # that was never in the log
+        if missing.kind is not LossKind.NOT_LOGGED:  # unlogged changes were never in the log
             lost.append(missing)
         if as_json:
             print_json(updates.gap_as_json(missing, begin, places.native(begin)))

@@ -1,7 +1,7 @@
-"""``wormholectl tail``: a log's updates as they are committed, with nothing but the log.
+"""Reads a log's updates for ``wormholectl tail``, as they are committed. It needs only the log.
 
-A reader of its own in a thread hands segments over a queue of bounded length, so that Ctrl-C ends at once whatever the
-reader waits for. All it keeps is in a temporary folder; a publisher of the same log does not notice it.
+A thread reads the log and puts segments into a bounded queue, so that Ctrl-C works while the reader waits. All state is
+in a temporary folder. A publisher of the same log is not affected.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["Selected", "ShownPlaces", "TailEvents", "TailOptions", "tail", "tail
 @dataclass(frozen=True, slots=True)
 class TailOptions:
     """``start``: ``latest``, ``earliest``, a place or a logical position. ``limit``: end after this many updates;
-    ``None``: do not.
+    ``None``: no limit.
 
-    ``follow``: wait for more at the end of the log; else end at the place where the log ended when the tail began,
-    however long that takes.
+    ``follow``: wait for more updates at the end of the log. Without it, the tail ends at the place where the log ended
+    when the tail began.
     """
 
     filter: Filter
@@ -47,10 +47,9 @@ class TailOptions:
 
 @dataclass(frozen=True, slots=True)
 class TailEvents:
-    """What is called: for every selected update, for missing log before a place, where the tail begins, and for updates
-    that are in the log and cannot be decoded: they are left out. ``waiting`` gets a sentence when the log is waited
-    for: nothing came for 10 s and the end is not reached, or a reader broke and is opened again. ``warning`` gets one
-    about the filter.
+    """The callbacks: for each selected update, for missing log before a place, for the place where the tail begins, and
+    for undecodable updates, which are omitted. ``waiting``: called with a sentence if nothing came for 10 s before the
+    end, or if a reader broke and is opened again. ``warning``: called with a sentence about the filter.
     """
 
     update: Callable[[Update], None]
@@ -63,17 +62,17 @@ class TailEvents:
 
 @dataclass(slots=True)
 class ShownPlaces:
-    """Places of a log for people. ``base``: what its ``datastore`` calls the files of the log, once it is open."""
+    """Formats places of a log for people. ``base``: the ``datastore``'s name for the log's files, once it is open."""
 
     datastore: Datastore | None = None
     base: str = ""
 
     def native(self, place: LogPosition) -> str:
-        """The place as the datastore's own tools write it; empty: they write it as we do."""
+        """The place in the form of the datastore's own tools; empty if they have no other form."""
         return "" if self.datastore is None else self.datastore.native_place(place, self.base)
 
     def shown(self, place: LogPosition) -> str:
-        """The place as we write it, and as the datastore does."""
+        """The place in Wormhole's form and in the datastore's form."""
         native = self.native(place)
         return f"{place} ({native})" if native else str(place)
 
@@ -85,12 +84,12 @@ def tail(
     password_file: Path | None = None,
     places: ShownPlaces | None = None,
 ) -> int:
-    """Tail the log at ``url`` with a reader and a folder of its own, as :func:`tail_source`."""
+    """Tail the log at ``url``, like :func:`tail_source`, with a new reader and a temporary folder."""
     found = datastore_at(url)
     options.filter.check(found.capabilities)
     places = places or ShownPlaces()
     login = login_of(url, password_file)
-    with suppress(WormholeError):  # what is wrong with the account or the server, the tail itself reports
+    with suppress(WormholeError):  # the tail itself reports a problem of the account or the server
         for examine in (lacking_columns.no_table, lacking_columns.of_log):
             for sentence in examine(options.filter, url, login):
                 events.warning(sentence)
@@ -105,10 +104,10 @@ def tail_source(
     events: TailEvents,
     places: ShownPlaces | None = None,
 ) -> int:
-    """Show updates until the limit, the end (without ``follow``) or an exception. Returns how many were shown.
+    """Show updates until the limit, the end (without ``follow``) or an exception. Returns the number of shown updates.
 
-    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`;
-    an error on the way names the place to go on from.
+    A reader that breaks is opened again at the last datamarker. Raises :class:`~wormhole.model.errors.WormholeError`.
+    An error after the begin names the place at which to continue.
     """
 
     places = places or ShownPlaces()
@@ -123,9 +122,9 @@ def tail_source(
     reader = source.open(marker)
     events.opened(marker)
     shown = 0
-    ahead = 0  # updates behind the marker that an earlier reader has shown: of a transaction that comes in pieces
+    ahead = 0  # updates after the marker that an earlier reader has shown, of an unfinished transaction
     while True:
-        behind = 0  # updates behind the marker that this reader has read
+        behind = 0  # updates after the marker that this reader has read
         arrived = False
         with closing(read_segments(reader, marker, end, silent)) as segments:
             try:
@@ -158,21 +157,21 @@ def tail_source(
 
 
 def _opened_again(source: LogSource, marker: Datamarker, events: TailEvents, places: ShownPlaces) -> LogReader:
-    """A reader at ``marker``, once the source answers.
+    """Wait until the source answers, and open a reader at ``marker``.
 
-    Raises :class:`~wormhole.model.errors.WormholeError` when it cannot be reached.
+    Raises :class:`~wormhole.model.errors.WormholeError` if the source cannot be reached.
     """
     while True:
         try:
             return source.open(marker)
-        except SourceSilent as silent:  # it waited for the answer
+        except SourceSilent as silent:  # the call has waited for the answer
             events.waiting(silent.message)
         except (SourceUnavailable, Diverged, PositionPurged) as error:
             raise _unfinished(error, marker, places) from error
 
 
 def _unfinished(error: WormholeError, marker: Datamarker, places: ShownPlaces) -> WormholeError:
-    """The error, with the place to go on from."""
+    """The error, completed with the place at which to continue."""
     place = marker.order
     if isinstance(error, SourceUnavailable):
         return SourceUnavailable(error.message, hint=f"once it is back, --from {place} goes on where this ended")
@@ -181,8 +180,8 @@ def _unfinished(error: WormholeError, marker: Datamarker, places: ShownPlaces) -
 
 
 class Selected:
-    """The updates that a filter keeps of the segments of one reader, as a subscriber would get them: the last one of a
-    transaction is marked as such, also where the transaction comes in pieces and the filter drops its end.
+    """Applies a filter to the segments of one reader, like a subscriber's flow. The last update of a transaction is
+    marked as the last, even if the transaction comes in pieces and the filter drops its end.
     """
 
     def __init__(self, wanted: Filter) -> None:
@@ -191,7 +190,7 @@ class Selected:
         self._schemas: dict[int, Schema] = {}
 
     def of(self, segment: Segment) -> Iterator[Update]:
-        """Those of the next segment."""
+        """The selected updates of the next segment."""
         for shard, run in segment.runs.items():
             found = self._wanted.select(run)
             body = build_body(run, segment.end.incarnation, found.kept, marks=found.marks, instead=found.key_only)

@@ -1,4 +1,4 @@
-"""One update as a line for a person, and as a JSON object for a program. Pure.
+"""Formats one update as a line for people or as a JSON object for programs. Pure.
 
 ``docs/cli.md`` is the manual of the JSON.
 """
@@ -39,9 +39,7 @@ _WIDEST: Final = max(len(op.value) for op in Op)
 
 
 def update_as_json(update: Update, native: str) -> dict[str, Any]:
-    """An update with everything that the log contains. ``native``: its place as the datastore's own tools write it, or
-    empty.
-    """
+    """An update with all its data from the log. ``native``: its place as the datastore's tools write it, or empty."""
     transaction = update.transaction
     return {
         "schema": SCHEMA,
@@ -66,7 +64,7 @@ def update_as_json(update: Update, native: str) -> dict[str, Any]:
 
 
 def gap_as_json(gap: LogGap, begin: LogPosition, native: str) -> dict[str, Any]:
-    """Log that is missing before ``begin``. ``native``: that place as the datastore's own tools write it, or empty."""
+    """The missing log before ``begin``. ``native``: that place in the form of the datastore's tools, or empty."""
     return {
         "schema": SCHEMA,
         "type": "gap",
@@ -80,13 +78,13 @@ def gap_as_json(gap: LogGap, begin: LogPosition, native: str) -> dict[str, Any]:
 
 
 def gap_as_line(gap: LogGap, place: str) -> list[Piece]:
-    """The same for a person; ``place``: where the log goes on, as people read it."""
+    """Missing log as a line for people. ``place``: where the log continues, as text."""
     missing = f" {gap.first_missing}-{gap.last_missing}" if gap.first_missing else ""
     return [(f"--- missing ({gap.kind.value}){missing} before {place}: {gap.message}", "bold red")]
 
 
 def short(value: Value, width: int = _WIDTH) -> str:
-    """A value in at most about ``width`` characters: text where every character can be seen, else hexadecimal."""
+    """A value in about ``width`` characters at most: as text if all characters are printable, otherwise hexadecimal."""
     match value:
         case None:
             return "NULL"
@@ -106,7 +104,7 @@ def short(value: Value, width: int = _WIDTH) -> str:
 
 
 def _short_bytes(value: bytes, width: int) -> str:
-    # Cutting may split a character: up to three bytes at the end do not count against being text.
+    # A cut may split a character, so up to three invalid bytes at the end are ignored.
     head = value[: 4 * width]
     for spare in range(4) if len(head) < len(value) else (0,):
         try:

@@ -1,1 +1,1 @@
-"""Tokens of subscribers that dial."""
+"""The noun ``tokens``: manages the tokens with which subscribers dial publishers."""

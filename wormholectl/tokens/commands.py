@@ -1,4 +1,4 @@
-"""The noun ``tokens``: makes, lists and revokes what admits subscribers that dial."""
+"""The noun ``tokens``: makes, lists and revokes the tokens with which subscribers dial publishers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def tokens_create(
         raise UsageError(f"--expires {error}") from None
     at = now()
     text, token = new_token(at, at + valid_s if expires else 0.0)
-    with_coordinator(where, lambda coordinator: coordinator.application(application))  # it has to be configured
+    with_coordinator(
+        where, lambda coordinator: coordinator.application(application)
+    )  # raises unless the application is configured
     _, notes = _change(where, application, "tokens create", lambda old: (with_token(old, token, application), token))
     if as_json:
         print_json({"application": application, "token": text, **_object(token), "notes": notes})
@@ -113,7 +115,7 @@ _Change = Callable[[Collection["AccessToken"]], tuple[tuple["AccessToken", ...],
 
 
 def _change(where: Where, application: str, what: str, change: _Change) -> tuple[AccessToken, list[str]]:
-    """Store what ``change`` makes of the application's tokens. Returns the token that was changed, and notes."""
+    """Apply ``change`` to the application's stored tokens. Returns the changed token, and notes."""
     from wormhole.admin.discovery import with_coordinator
     from wormhole.coordination.current_user import current_user
     from wormhole.coordination.port import HistoryEntry
@@ -135,8 +137,8 @@ def _change(where: Where, application: str, what: str, change: _Change) -> tuple
 
 
 async def _stored(coordinator: Coordinator, application: str) -> tuple[AccessToken, ...]:
-    """The tokens of an application. Raises :class:`~wormhole.model.errors.WormholeError` if it neither is configured
-    nor has any.
+    """The tokens of an application. Raises :class:`~wormhole.model.errors.WormholeError` for an application that is not
+    configured and has no tokens.
     """
     tokens = await anext(coordinator.watch_tokens(application))
     if not tokens:
@@ -145,7 +147,7 @@ async def _stored(coordinator: Coordinator, application: str) -> tuple[AccessTok
 
 
 async def _held(coordinator: Coordinator, application: str) -> list[HeldToken]:
-    """The tokens of the application; empty: of all."""
+    """The tokens of ``application``; if it is empty, the tokens of all applications."""
     from wormholectl.tokens.show import HeldToken
 
     configured = await anext(coordinator.watch_applications())

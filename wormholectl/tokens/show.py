@@ -1,4 +1,4 @@
-"""What the table of tokens shows."""
+"""Declares the columns of the tables of tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class HeldToken:
-    """A token of an application. ``configured``: whether the application is; otherwise the token admits none."""
+    """A token of an application. ``configured``: whether the application is configured. If not, the token admits no
+    subscriber."""
 
     application: str
     configured: bool
@@ -25,12 +26,12 @@ class HeldToken:
 
 
 def tokens_table(now: float) -> ShownTable[AccessToken]:
-    """The columns, for tokens as they are at ``now``."""
+    """The table of one application's tokens, with their state at ``now`` (seconds since 1970)."""
     return ShownTable[AccessToken](*_columns(now, lambda token: token))
 
 
 def held_tokens_table(now: float) -> ShownTable[HeldToken]:
-    """The same, with the application of each. An object for programs is one of ``tokens`` in docs/cli-schema.json."""
+    """The table of tokens of several applications. In JSON, an item is one of ``tokens`` in docs/cli-schema.json."""
     return ShownTable[HeldToken](
         ShownColumn("APPLICATION", "application", lambda held: held.application),
         *_columns(now, lambda held: held.token),
