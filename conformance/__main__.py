@@ -26,7 +26,8 @@ _START_S: Final = 30.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What came out: case by case what is wrong, empty where nothing is. ``known``: which cases were known to fail."""
+    """The result of a run. ``found``: by case what is wrong, empty for a case that passed. ``known``: the cases that
+    are listed as known failures."""
 
     found: dict[str, str] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
@@ -34,12 +35,12 @@ class Outcome:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The cases that failed and were not known to."""
+        """The cases that failed and are not listed as known failures."""
         return {name: wrong for name, wrong in self.found.items() if wrong and name not in self.known}
 
     @property
     def passed_after_all(self) -> list[str]:
-        """The cases that were known to fail, and passed."""
+        """The cases that passed although they are listed as known failures."""
         return [name for name, wrong in self.found.items() if not wrong and name in self.known]
 
 
@@ -55,7 +56,8 @@ async def run(
     patience: float = _PATIENCE_S,
     start: float = _START_S,
 ) -> Outcome:
-    """Run the cases that a client declares. ``patience``, ``start``: seconds to wait for it, and for its process."""
+    """Run the cases that a client declares. ``patience``: seconds to wait for an expected frame or line; ``start``:
+    seconds to wait for the client's process."""
     every = await asyncio.to_thread(cases)
     features = declared.get("features") or {case["feature"] for case in every}
     known = declared.get("known_failures", ())
@@ -78,7 +80,7 @@ async def run(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code is 1 when a case failed that was not known to, or one passed that was."""
+    """Run the program. Returns the exit code: 1 if a case failed unexpectedly, or passed despite a known failure."""
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     parser.add_argument("--client", required=True, help="the command of the client process")
     parser.add_argument("--declares", type=Path, help="the file with its features and known failures (default: all)")

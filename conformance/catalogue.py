@@ -1,4 +1,4 @@
-"""The cases, as they are in ``conformance/cases`` (docs/conformance.md, "A case of the kit"). Pure but for reading."""
+"""Reads the cases from ``conformance/cases`` (docs/conformance.md, "A case of the kit")."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _RECORDED: Final = Path(__file__).parent / "recorded"
 
 
 def cases(folder: Path = CASES) -> list[dict[str, Any]]:
-    """Every case, by file. A case of ``FILE.toml`` has the name ``FILE/NAME``, and needs the feature FILE unless it
-    names another one."""
+    """Every case, in the order of the files. A case of ``FILE.toml`` has the name ``FILE/NAME``. The client needs the
+    feature FILE unless the case names another feature."""
     found = []
     for file in sorted(folder.glob("*.toml")):
         given = expanded(tomllib.loads(file.read_text(encoding="utf-8")))
@@ -26,7 +26,8 @@ def cases(folder: Path = CASES) -> list[dict[str, Any]]:
 
 
 def _breaches(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Cases in which the publisher breaks the protocol: steps after ``begin``, and what the last Goodbye names."""
+    """Cases in which the publisher breaks the protocol: steps after ``begin``, and the text that the Goodbye
+    contains."""
     begin = given.get("begin", ["open"])
     for name, (*steps, says) in given.items():
         if name != "begin":
@@ -35,7 +36,8 @@ def _breaches(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def expanded(given: Any) -> Any:
-    """The data with ``{copies = [what, times]}`` written out, and the messages of a recording in place of its name."""
+    """The data of a case with ``{copies = [what, times]}`` written out, and a recording's name replaced by its
+    messages."""
     match given:
         case {"copies": [what, times], **others} if not others:
             return expanded(what) * times

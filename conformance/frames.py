@@ -1,7 +1,7 @@
-"""Frames from the data of a case. Pure.
+"""Builds the publisher's frames from the data of a case. Pure.
 
-Defaults keep cases short: a number stands for the datamarker after that transaction, a number for an insert of the row
-with that key, and a plain value of TOML for a value of its own type.
+Defaults keep cases short. In place of a datamarker, a number means the datamarker after that transaction. In place of
+an update, a number means an insert of the row with that key. A plain value of TOML means a value of its own type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARKERS: Final = frozenset({"marker", "resume", "have"})
 
 
 def marker_of(given: Any) -> push_pb2.Datamarker:
-    """A datamarker: the one after transaction ``given`` of the cases' log, or the one with these fields."""
+    """The datamarker after the transaction with the number ``given``, or the datamarker with these fields."""
     if not isinstance(given, int):
         return ParseDict(given, push_pb2.Datamarker())
     marker = push_pb2.Datamarker(order={"incarnation": 1, "file": 1, "offset": given}, delivered=str(given))
@@ -85,7 +85,7 @@ def verified_of(given: Mapping[str, Any]) -> push_pb2.Verified:
 
 
 def value_of(given: Any) -> update_pb2.Value:
-    """A value: a plain one of TOML has its own type, any other is ``{kind = content}``."""
+    """A value: a plain value of TOML has its own type, and any other value is written as ``{kind = content}``."""
     match given:
         case bool():
             return update_pb2.Value(bool=given)
@@ -100,7 +100,7 @@ def value_of(given: Any) -> update_pb2.Value:
 
 
 def _column_type(value: update_pb2.Value | None) -> str:
-    """The type of a column that has ``value``; without a content it is ``bytes``."""
+    """The type of a column that has ``value``; ``bytes`` if the value has no content."""
     kind = None if value is None else value.WhichOneof("kind")
     return "bytes" if kind in {None, "null", "unavailable"} else str(kind)
 

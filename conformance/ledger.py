@@ -1,6 +1,6 @@
-"""What was sent to a client, and whether its frames and its lines follow from that. Pure.
+"""Records the frames that were sent to a client, and checks the client's frames and lines against them. Pure.
 
-These rules hold in every case, so a case only lists what is special in it. See docs/wire.md.
+The rules of docs/wire.md hold in every case, so a case only lists its special expectations.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LATER_KNOWN: Final = frozenset({"ends_transaction", "position", "replayed"})
 _KINDS: Final = {1: "replay_begin", 2: "replay_end"}
 
 
-class Breach(Exception):  # noqa: N818 - it is the client's
-    """The client does not keep to the protocol, or to docs/conformance.md."""
+class Breach(Exception):  # noqa: N818 - a fault of the client, not of this program
+    """The client violates the protocol, or docs/conformance.md."""
 
 
 @dataclass(slots=True)
 class _Item:
-    """Something that a client has to print, in its place. ``done``: its handler has returned."""
+    """A line that the client has to print, in the order of delivery. ``done``: whether its handler has returned."""
 
     event: str
     line: Mapping[str, Any]
@@ -37,9 +37,9 @@ class _Item:
     encoded: tuple[bytes, Schema] = (b"", Schema("", (), ()))
     done: bool = False
     calls: int = 0
-    """How often its handler was called."""
+    """The number of calls of its handler."""
     late: bool = False
-    """Whether a client may keep it back until the next frame, to know whether it ends its transaction."""
+    """Whether a client may print the item only after the next frame, which shows whether the transaction ends."""
 
 
 @dataclass(slots=True)
@@ -49,34 +49,35 @@ class Delivery:
     assign: push_pb2.Assign
     items: list[_Item] = field(default_factory=list)
     at: int = 0
-    """The item that has to be printed next."""
+    """The index of the item that has to be printed next."""
     first: int = 0
-    """The item after the last acknowledged datamarker: after a failure printing may begin again there."""
+    """The index of the item after the last acknowledged datamarker. After a failure printing may restart there."""
     batches: list[int] = field(default_factory=list)
     """The number of items before the end of each batch."""
     markers: list[tuple[push_pb2.Datamarker, int]] = field(default_factory=list)
-    """Each offered one, and the number of items before it."""
+    """Each datamarker that was offered, and the number of items before it."""
     acked: push_pb2.Datamarker | None = None
     progress: int = 0
     accepted: bool = False
     assigned: bool = False
     over: str = ""
-    """The frame that ended it: of the client, or ``revoke``."""
+    """The kind of the frame that ended the epoch: a frame of the client, or ``revoke``; empty before."""
     failing: int | None = None
-    """The item whose handler failed, until a later one is printed: meanwhile items may be printed again."""
+    """The index of the item whose handler failed; ``None`` when a later item was printed. Until then items may be
+    printed again."""
     revoked: Mapping[str, Any] | None = None
     rolled_back: bool = False
     aside: set[str] = field(default_factory=set)
     """The updates for which no handler is called: skipped, parked, or compared in a verification."""
     ranges: set[str] = field(default_factory=set)
-    """The tables of which a ``ChunkEnd`` was sent."""
+    """The tables for which a ``ChunkEnd`` was sent."""
     parcel: bytes = b""
     decisions: int = 0
     unreadable: bool = False
     """Whether an update was sent that the client cannot read, so that its callback may fail."""
 
     def lacks(self, upto: int) -> str:
-        """The first update before item ``upto`` that is not processed; empty: there is none."""
+        """The id of the first unprocessed update before item ``upto``; empty: there is none."""
         for number, item in enumerate(self.items[:upto], 1):
             kept_back = item.late and number == upto
             if item.event == "update" and not item.done and not kept_back and item.update not in self.aside:
@@ -85,7 +86,7 @@ class Delivery:
 
 
 class Ledger:
-    """The ledger of one case. Methods raise :class:`Breach`."""
+    """The record and the checks of one case. Methods raise :class:`Breach`."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
         self._case = case
@@ -99,7 +100,7 @@ class Ledger:
     # --- the publisher's frames
 
     def sent(self, stream: int, frame: push_pb2.PublisherFrame) -> None:
-        """A frame that the publisher sends, and that keeps the rules."""
+        """Record a frame of the publisher, which keeps the rules."""
         kind = str(frame.WhichOneof("kind"))
         given = getattr(frame, kind)
         match kind:
@@ -117,7 +118,7 @@ class Ledger:
                     self._queue(stream, kind, given, delivery)
 
     def unreadable(self, stream: int, flow: int, epoch: int) -> None:
-        """An update was sent to this flow that the client cannot read."""
+        """Record that an update was sent to this flow that the client cannot read."""
         self.deliveries[stream, flow, epoch].unreadable = True
 
     def _queue(self, stream: int, kind: str, given: Any, delivery: Delivery) -> None:
@@ -185,7 +186,7 @@ class Ledger:
     # --- what the client prints
 
     def printed(self, line: Mapping[str, Any]) -> None:
-        """A line of the client."""
+        """Check a line of the client."""
         event, said = line["event"], {name: value for name, value in line.items() if name != "event"}
         if event in {"error", "end"}:
             return
@@ -252,7 +253,7 @@ class Ledger:
         delivery.rolled_back = True
 
     def resumed(self) -> None:
-        """Handlers that hang return now."""
+        """Record that handlers that hang return now."""
         for item in self._hanging:
             item.done = True
         self._hanging.clear()
@@ -260,7 +261,7 @@ class Ledger:
     # --- the client's frames
 
     def lacks(self, stream: int, frame: push_pb2.SubscriberFrame) -> str:
-        """What has to be printed before this frame is sent, and was not; empty: nothing."""
+        """The line that the client has to print before this frame, and has not printed yet; empty: there is none."""
         kind = str(frame.WhichOneof("kind"))
         given = getattr(frame, kind)
         if kind in _STREAM_FRAMES:
@@ -282,13 +283,13 @@ class Ledger:
         return ""
 
     def _attempts_lack(self, given: Any, delivery: Delivery) -> bool:
-        """Whether an update is given up before it was tried as often as the case requires."""
+        """Whether the client gives an update up before it was tried as often as the case requires."""
         given_up = given.error if isinstance(given, push_pb2.Park) else given.reason == push_pb2.Failed.HANDLER
         calls = max((item.calls for item in delivery.items if item.update == given.update_id), default=0)
         return bool(given_up) and not delivery.unreadable and calls < self._case["max_attempts"]
 
     def received(self, stream: int, frame: push_pb2.SubscriberFrame) -> None:
-        """A frame of the client."""
+        """Check a frame of the client."""
         kind = str(frame.WhichOneof("kind"))
         given = getattr(frame, kind)
         if kind in _STREAM_FRAMES:
@@ -370,7 +371,7 @@ class Ledger:
         delivery.aside.add(given.update_id)
 
     def unreleased(self, stream: int) -> list[int]:
-        """The flows of a stream that were accepted and are not over."""
+        """The numbers of the flows of a stream that were accepted and have not ended."""
         newest: dict[int, Delivery] = {}
         for (at, flow, epoch), delivery in self.deliveries.items():
             if at == stream and delivery.accepted and (flow not in newest or newest[flow].assign.epoch < epoch):
@@ -378,7 +379,7 @@ class Ledger:
         return [flow for flow, delivery in newest.items() if delivery.over in {"", "revoke"}]
 
     def ended(self) -> None:
-        """The case is over: check what can be checked only then."""
+        """Make the checks that are only possible at the end of the case."""
         for delivery in self.deliveries.values():
             if delivery.assigned and delivery.revoked is None and self._of_shard.get(_place(delivery)) is delivery:
                 raise Breach(f"revoked of {delivery.assign.shard} epoch {delivery.assign.epoch} was not printed")
@@ -392,8 +393,8 @@ def _place(delivery: Delivery) -> tuple[str, int]:
 
 
 def _offered(delivery: Delivery, marker: push_pb2.Datamarker) -> int | None:
-    """The number of items before the datamarker; ``None``: it was not offered after the last one that was
-    acknowledged.
+    """The number of items before the datamarker; ``None``: the datamarker was not offered since the last acknowledged
+    one.
     """
     offers = (number for offered, number in delivery.markers if offered == marker)
     return next((number for number in offers if number >= delivery.first), None)

@@ -1,4 +1,4 @@
-"""What a client has to print, and whether a printed line agrees with it. Pure."""
+"""Builds the lines that a client has to print, and compares printed lines with them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AnyOrder(tuple[Any, ...]):
 
 
 def agrees(expected: Any, printed: Any) -> bool:
-    """Whether what was printed matches ``expected``."""
+    """Whether the ``printed`` data matches the ``expected`` data."""
     try:
         match expected:
             case update_pb2.Value():
@@ -68,7 +68,7 @@ def _value_agrees(value: update_pb2.Value, printed: Mapping[str, Any]) -> bool:
     given, text = getattr(value, kind), printed["value"]
     if kind == "decimal":
         exact = Decimal(given)
-        # A library may have no such decimal: then it is a text.
+        # A decimal that the client's library cannot represent is printed as text.
         known = type_ == "decimal" or (type_ == "text" and not exact.is_finite())
         return bool(known and Decimal(text).as_tuple() == exact.as_tuple())
     if type_ != ("int" if kind in _INTS else kind):
@@ -101,7 +101,7 @@ def _bytes_of(text: str) -> bytes:
 def update_lines(
     data: bytes, schema_of: Callable[[int], Schema], **shared: Any
 ) -> Iterator[tuple[dict[str, Any], update_pb2.Update, Schema]]:
-    """The line of each update of a body, with the update and its schema. ``shared``: what all lines have."""
+    """The line of each update of a body, with the update and its schema. ``shared``: fields that all lines have."""
     body = parse_body(data)
     for ordinal, encoded in enumerate(body.updates):
         row = update_pb2.Update.FromString(bytes(encoded))

@@ -1,7 +1,7 @@
-"""Runs one case: sends the frames that its steps name, and waits for what they expect.
+"""Runs one case step by step: sends frames to the client, and waits for the frames and lines that the steps expect.
 
-Verbs of steps (docs/conformance.md, "A case of the kit") are the methods ``_do_...``; any other verb is a frame of the
-publisher.
+Each verb of a step (docs/conformance.md, "A case of the kit") is a method ``_do_...``. Any other verb is the kind of a
+frame of the publisher.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DEFAULTS: Final = {
     "data_loss": "halt",
 }
 _TRACKED: Final = frozenset({"progress", "report", "verified", "heartbeat"})
-"""Frames that are checked and need not be expected."""
+"""The kinds of frames that are checked although no step expects them."""
 _FLOWLESS: Final = frozenset({"hello", "schema", "heartbeat", "goodbye"})
 _PUBLISHER: Final = "publisher"
 _NO_KEY: Final = frozenset({None, "null", "unavailable", "entries"})
@@ -50,7 +50,7 @@ _Frame = push_pb2.SubscriberFrame
 
 
 class _Stream:
-    """A stream that a case took."""
+    """A stream that the client opened and the case uses."""
 
     def __init__(self, number: int, call: Call) -> None:
         self.number = number
@@ -196,7 +196,8 @@ class Performance:
     async def _until(
         self, holds: Callable[[], Any], what: str | Callable[[], str], patience: float | None = None
     ) -> None:
-        """Wait until ``holds()``. Raises :class:`Breach` when patience ends, or when something else broke a rule."""
+        """Wait until ``holds()`` is true. Raises :class:`Breach` after ``patience`` seconds, or for any earlier breach
+        of the rules. ``what``: the message for the timeout."""
         try:
             async with asyncio.timeout(patience or self._patience):
                 while not holds():
@@ -228,7 +229,7 @@ class Performance:
         await self._write(stream, frame, unchecked=step.get("unchecked", False))
 
     async def _write(self, stream: _Stream, *frames: push_pb2.PublisherFrame, unchecked: bool = False) -> None:
-        """``unchecked``: the frames break the protocol, or are late."""
+        """Send frames. ``unchecked``: the ledger does not record them, because they break the protocol, or are late."""
         for frame in frames:
             if not unchecked:
                 self.ledger.sent(stream.number, frame)
@@ -242,11 +243,11 @@ class Performance:
         return self._streams[step.get("on", max(self._streams))]
 
     async def _do_connect(self, at: str | Mapping[str, Any], step: Mapping[str, Any]) -> None:
-        """The client opens a stream, at ``dial`` or at the ``second`` address."""
+        """Wait until the client opens a stream, at ``dial`` or at the ``second`` address."""
         arrived = self._arrived[at if isinstance(at, str) else "dial"]
         patience = self._patience if self._streams else max(self._start, self._patience)
         await self._until(lambda: any(not call.ended for call in arrived), "it did not dial", patience)
-        while arrived[0].ended:  # it gave this one up before it was taken
+        while arrived[0].ended:  # the client ended this stream before the case took it
             arrived.popleft()
         stream = _Stream(len(self._streams) + 1, arrived.popleft())
         self._check_metadata(stream.call.metadata)
@@ -363,7 +364,7 @@ class Performance:
                 await self._send("schema", {"id": str(schema.id), "canonical": canonical}, {"on": stream.number})
 
     async def _do_repeat(self, times: int, step: Mapping[str, Any]) -> None:
-        """Run the steps in ``step`` this many times."""
+        """Run the steps in ``step`` ``times`` times."""
         for _ in range(times):
             await self._all(step["steps"])
 
@@ -376,7 +377,8 @@ class Performance:
         await stream.call.send(push_pb2.PublisherMessage(frames=frames).SerializeToString())
 
     async def _do_values(self, values: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """Send two updates for each of these values: one with the value before and after, one with it as the key."""
+        """Send two updates for each of these values: one has the value before and after, the other has it as its
+        key."""
         sides = [{"before": {"v": value}, "after": {"v": value}} for value in values]
         keys = [value for value in values if value_of(value).WhichOneof("kind") not in _NO_KEY]
         updates = [{"key": at, **side} for at, side in enumerate(sides)]
@@ -409,7 +411,7 @@ class Performance:
         await self._do_expect("ack", {"marker": MessageToDict(offered[-1], preserving_proto_field_name=True)})
 
     async def _do_cut(self, given: object, step: Mapping[str, Any]) -> None:
-        """The publisher loses the stream."""
+        """Break the stream from the publisher's side."""
         self._stream(step).call.cut()
 
     # --- steps that expect
@@ -427,7 +429,7 @@ class Performance:
         await self._until(lambda: frames, f"no {kind} came")
         frame = frames.popleft()
         while frame.WhichOneof("kind") == "ack" and (kind != "ack" or frame.ack.marker != marker_of(fields["marker"])):
-            # Acks of earlier datamarkers may come or be joined; the ledger has checked them.
+            # Earlier datamarkers may be acknowledged one by one or together. The ledger has checked these frames.
             await self._until(lambda: frames, f"no {kind} came after ack")
             frame = frames.popleft()
         if frame.WhichOneof("kind") != kind:
@@ -479,7 +481,7 @@ class Performance:
             raise Breach(f"this was found: {found}, expected {expected}".replace("\n", " "))
 
     async def _do_resend(self, steps: Sequence[Any], step: Mapping[str, Any]) -> None:
-        """Run these steps if the client no longer holds the updates, so that it sent Failed(RESEND), not an answer."""
+        """Run these steps if the client sent Failed(RESEND) in place of an answer, because it dropped the updates."""
         frames = self._stream(step).frames[1]
         await self._until(lambda: frames, "neither an answer nor Failed(RESEND) came")
         if frames[0].WhichOneof("kind") == "failed":
@@ -487,7 +489,7 @@ class Performance:
             await self._all(steps)
 
     async def _do_silent(self, flow: int, step: Mapping[str, Any]) -> None:
-        """Expect no frame of this flow, and progress over at most ``progress`` batches."""
+        """Expect no frame of this flow, except progress up to batch ``progress``."""
         self._check()
         stream = self._stream(step)
         progress = stream.progress[flow, stream.epochs[flow]]
@@ -535,10 +537,10 @@ class Performance:
         self._stopped = True
         await self._do_printed("exit", {"code": code})
         for delivery in self.ledger.deliveries.values():
-            delivery.assigned = False  # no process is there to print that it is revoked
+            delivery.assigned = False  # the process that would print the revocation has ended
 
     async def _do_leave(self, given: object, step: Mapping[str, Any]) -> None:
-        """Ask for the graceful stop."""
+        """Ask the client to stop gracefully."""
         self._leaving = [s for s in self._streams.values() if s.said and s.goodbye is None and not s.call.over_now]
         await self._client.say({"stop": True})
 
@@ -571,7 +573,8 @@ def _own(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _certificates(case: Mapping[str, Any], given: dict[str, Any], folder: Path) -> dict[str, grpc.ServerCredentials]:
-    """The credentials of both publishers. ``given`` gets the client's files: no certificate if it has a token."""
+    """The credentials of both publishers. The client's TLS files are added to ``given``, without a certificate if the
+    client has a token."""
     authority, certified = Authority(folder), "token" not in given
     own = authority.issue(given["id"])
     files = {"cert": own.cert, "key": own.key, "ca": own.ca} if certified else {"ca": own.ca}
@@ -583,9 +586,9 @@ def _certificates(case: Mapping[str, Any], given: dict[str, Any], folder: Path) 
 async def perform(
     case: Mapping[str, Any], client: ClientProcess, folder: Path, *, patience: float, start: float
 ) -> str:
-    """Run a case. Returns what is wrong; empty: nothing. ``folder``: for certificates.
+    """Run a case. Returns the fault of the client; empty: the case passed. ``folder``: the folder for certificates.
 
-    ``patience``: seconds to wait for what is expected; ``start``: for a process to start.
+    ``patience``: seconds to wait for an expected frame or line; ``start``: seconds to wait for a process to start.
     """
     performance = Performance(case, client, patience, start)
     given = performance.given

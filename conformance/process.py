@@ -1,4 +1,4 @@
-"""The tested client: a process that reads cases and prints what it saw (docs/conformance.md)."""
+"""Runs the tested client: a process that reads cases and prints its events as lines (docs/conformance.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _END_S: Final = 5.0
 
 
 class ClientProcess:
-    """Starts ``command`` when a case needs it. ``heard``: called with each line of the case that runs."""
+    """The client's process, started by ``command`` when a case needs it. ``heard``: called with each line of the
+    running case."""
 
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
@@ -27,7 +28,7 @@ class ClientProcess:
         self.heard: Callable[[Mapping[str, Any] | Breach], None] = lambda line: None
 
     async def say(self, line: Mapping[str, Any]) -> None:
-        """Write a line. The client is started for the first one of a case."""
+        """Write a line to the client, which is started if it does not run."""
         if "case" in line and (self._process is None or self._process.returncode is not None):
             await self.close()
             self._process = await asyncio.create_subprocess_exec(
@@ -37,7 +38,7 @@ class ClientProcess:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
-        with suppress(ConnectionError):  # its end is reported by what reads
+        with suppress(ConnectionError):  # the reader of its output reports the end of the process
             await self._process.stdin.drain()
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:

@@ -1,4 +1,4 @@
-"""A publisher that subscribers dial, and that sends what a case contains."""
+"""A scripted publisher that clients dial. It accepts streams, on which a case sends its frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS: Final = [
 
 
 class Call:
-    """One stream that the client opened. ``on_frame`` and ``on_end`` are set by who takes it."""
+    """One stream that the client opened. The case that takes the stream sets ``on_frame`` and ``on_end``."""
 
     def __init__(self, requests: AsyncIterator[bytes], context: Any) -> None:
         self._requests = requests
@@ -31,10 +31,10 @@ class Call:
         self.metadata: Mapping[str, str | bytes] = dict(context.invocation_metadata() or ())
         self._over = asyncio.Event()
         self.ended = False
-        """Whether the client ended it."""
+        """Whether the client ended the stream."""
 
     async def send(self, data: bytes) -> None:
-        """One message. A client that ended the stream does not get it, and the case finds what is missing."""
+        """Send one message. Does nothing if the client ended the stream, which the case then reports."""
         try:
             await self._context.write(data)
         except (grpc.RpcError, grpc.aio.BaseError):
@@ -54,11 +54,11 @@ class Call:
 
     @property
     def over_now(self) -> bool:
-        """Whether either side ended it."""
+        """Whether either side has ended the stream."""
         return self.ended or self._over.is_set()
 
     def cut(self) -> None:
-        """End it from the publisher's side."""
+        """End the stream from the publisher's side."""
         self._over.set()
 
     async def over(self) -> None:
@@ -70,8 +70,8 @@ class Call:
 async def stage(
     take: Callable[[Call], None], credentials: grpc.ServerCredentials | None, refusal: Mapping[str, str] | None = None
 ) -> AsyncIterator[str]:
-    """Listen; yields the address. ``take``: called with each stream. ``refusal``: the status and the code with which
-    each call is refused."""
+    """Listen, and yield the address. ``take``: called with each stream. ``refusal``: the status and the code with which
+    each call is refused; ``None``: calls are accepted."""
     calls: set[Call] = set()
 
     async def attach(requests: AsyncIterator[bytes], context: Any) -> None:

@@ -39,7 +39,7 @@ __all__ = ["Case", "main", "shown_value"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EXIT: Final = 3
-_LONGER: Final = 10  # the longest wait before a repeated call, in multiples of the first one
+_LONGER: Final = 10  # the longest wait before a repeated call, in multiples of the first wait
 _NOTICES: Final = {NoticeKind.REPLAY_BEGIN: "replay_begin", NoticeKind.REPLAY_END: "replay_end"}
 
 
@@ -54,7 +54,7 @@ class Case(Subscriber):
         self._hanging = asyncio.Event()
 
     def resume(self) -> None:
-        """Let every handler return that hangs now."""
+        """Let every handler that hangs now return."""
         self._hanging.set()
         self._hanging = asyncio.Event()
 
@@ -168,7 +168,7 @@ def _read_value(printed: Mapping[str, str]) -> int | str:
 
 
 def shown(update: Update) -> dict[str, Any]:
-    """An update as it is printed."""
+    """The fields of an update in a printed line."""
     committed = update.committed_at
     return {
         "shard": update.shard,
@@ -195,7 +195,7 @@ def shown(update: Update) -> dict[str, Any]:
 
 
 def shown_value(value: Value) -> dict[str, Any]:
-    """A value as it is printed."""
+    """The form of a value in a printed line."""
     match value:
         case None:
             return {"type": "null"}
