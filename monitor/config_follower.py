@@ -73,8 +73,7 @@ class ConfigFollower:
         self._warned = ""
 
     async def run(self) -> None:
-        """Follow until cancelled. Raises :class:`~wormhole.model.errors.ConfigError` if another monitor is registered
-        for this host."""
+        """Follow until cancelled. Raises :class:`~wormhole.model.errors.ConfigError` for a second monitor of a host."""
         try:
             self._stored = None if self._static else await asyncio.to_thread(LastGoodConfig.load, self._file)
         except WormholeError as error:
@@ -225,8 +224,7 @@ class ConfigFollower:
         self._report_config(f"{source}: {names} here", logging.INFO)
 
     def _warn(self, datasets: Mapping[str, DatasetConfig], desired: Container[LogKey]) -> None:
-        """Warn about sources that ZooKeeper defines and not this host's file, because other processes may write
-        there."""
+        """Warn about sources that only ZooKeeper defines, because other processes may write there."""
         if listed(self._config) is not None:
             return
         found = [name for name in unlisted(self._config, datasets) if LogKey(*name.split("/")) in desired]

@@ -12,8 +12,7 @@ from wormhole.config.one_log import digest, of_one_log
 __all__ = ["DIGEST_LENGTH", "DesiredLog", "desired_logs"]
 
 DIGEST_LENGTH = 16
-"""Hexadecimal digits of a digest in file names and plans. They have 64 bits, which is enough for one log's
-configurations."""
+"""Hexadecimal digits of a digest in file names and plans: 64 bits, enough for the configurations of one log."""
 
 
 @dataclass(frozen=True, slots=True)

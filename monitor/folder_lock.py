@@ -1,5 +1,4 @@
-"""A lock that permits one process at a time in a folder. The lock ends with its process. Its file contains the process
-id."""
+"""A lock that permits one process at a time in a folder. It ends with its process. Its file has the process id."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ __all__ = ["FolderLock"]
 
 
 class FolderLock:
-    """A context manager that holds the lock. ``what``: the program's name in the error of a second process. Blocks
-    briefly."""
+    """A context manager that holds the lock. ``what``: the program's name in the error of a second process."""
 
     def __init__(
         self, path: Path, what: str, hint: str = "end that one first, or give this one a folder of its own"

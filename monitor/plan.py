@@ -190,8 +190,7 @@ def after_asked(slot: PublisherSlot) -> PublisherSlot:
 
 
 def after_no_start(slot: PublisherSlot, digest: str, now: float, policy: Policy) -> PublisherSlot:
-    """The slot after a start that made no process, for example on a full disk. Such starts are retried without
-    limit."""
+    """The slot after a start that made no process, as on a full disk. Such starts are retried without limit."""
     return _waiting(slot if slot.failed == digest else PublisherSlot(), digest, now, policy)
 
 

@@ -117,8 +117,7 @@ _NOUNS: Final = (
 
 
 def _flow_help(commands: typer.Typer) -> None:
-    """Join the lines of each help paragraph, because typer keeps the line breaks of a docstring. The terminal wraps the
-    paragraph."""
+    """Join the lines of each help paragraph, because typer keeps a docstring's line breaks. The terminal wraps it."""
     documented: list[CommandInfo | TyperInfo] = [*commands.registered_commands]
     if commands.registered_callback is not None:
         documented.append(commands.registered_callback)

@@ -24,8 +24,7 @@ _MARKS: Final = tuple(1 << power for power in range(10, 61, 5))  # 1 KiB, 32 KiB
 
 
 class Distances:
-    """Distances in bytes from positions to ``end``, the end of the log. ``known``: positions with reported
-    distances."""
+    """Distances in bytes from positions to ``end``, the end of the log. ``known``: the reported distances."""
 
     __slots__ = ("_begins", "_end", "_files")
 

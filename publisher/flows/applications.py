@@ -226,8 +226,7 @@ class Applications:
                 self._assigner.recall(flow, cause)
 
     def _forget(self, name: str) -> None:
-        """Stop serving an application that is no longer configured. Its subscribers are disconnected, and its markers
-        stay stored."""
+        """Stop serving an application that is no longer configured. Its subscribers are disconnected; markers stay."""
         del self._applications[name]
         self.unserved.pop(name, None)
         self._behind.discard(name)

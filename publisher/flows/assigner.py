@@ -176,8 +176,7 @@ class Assigner:
         self.changed()
 
     def subscribers(self, application: str, infos: Iterable[SubscriberInfo]) -> None:
-        """Take over the registered subscribers of an application. They are ignored if its subscribers dial the
-        publisher."""
+        """Take over the registered subscribers of an application, unless its subscribers dial the publisher."""
         app = self._applications.get(application)
         if app is not None:
             app.infos = tuple(infos)
@@ -378,8 +377,7 @@ class Assigner:
         flow.holding.was_at(subscriber, stream, until, process=process)
 
     def keeps_order(self, stream: SubscriberStream, flow: PublisherFlow) -> bool:
-        """Whether the list of parked rows fits a message to the subscriber. It has to park later updates of these
-        rows."""
+        """Whether the list of parked rows, whose later updates are parked too, fits a message to the subscriber."""
         if not flow.parking.count or not (lacking := stream.lacking(flow)):
             return True
         problem = Problem(

@@ -196,8 +196,7 @@ def check_size(tables: Sequence[str], where: str, rate: float | None) -> None:
 
 
 def check_verifies(where: str, verify: VerifyMode) -> None:
-    """Raises :class:`~wormhole.model.errors.UsageError` for a verification with a filter, because it compares whole
-    tables."""
+    """Raises :class:`~wormhole.model.errors.UsageError` for a verification with a filter: it compares whole tables."""
     if where and verify is not VerifyMode.NONE:
         raise UsageError(
             "a verification compares whole tables, and has no filter of its own",

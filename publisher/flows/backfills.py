@@ -430,7 +430,7 @@ class Backfills:
         self._set_paused(flow, True)
 
     async def resume(self, flow: PublisherFlow) -> None:
-        """Continue where it was."""
+        """Continue a paused backfill at the place where it stopped."""
         await self._change(flow, lambda control: paused(control, ""))
         self._set_paused(flow, False)
 

@@ -107,8 +107,7 @@ class DeliveryCounter:
         return counts.counted_to(flow.filter.hash)
 
     def forget(self, flow: PublisherFlow) -> None:
-        """Discard the counts in memory, which may differ from the stored counts. They are read again before the next
-        count."""
+        """Discard the counts in memory, which may differ from the stored counts. The next count reads these again."""
         self._loaded.pop(flow.key, None)
 
     def count(self, flow: PublisherFlow, settled: Settled, end: LogPosition) -> Mapping[str, bytes]:
@@ -172,8 +171,7 @@ class DeliveryCounter:
     # -- inside
 
     def _count_earlier(self, counts: DeliveryCounts, filter_hash: str, life: int, earlier: EarlierCounts) -> None:
-        """Count the updates that a subscriber processed in earlier epochs, as it reports them when it opens the
-        flow."""
+        """Count the updates of earlier epochs, which a subscriber reports when it opens the flow."""
         now = self._clock.wall()
         note = counts.processed_further
         if any(epoch < counts.moved_in for epoch in earlier.epochs):

@@ -32,8 +32,7 @@ class EpochOpenings:
         await self._records.settle()
 
     async def note(self, flows: Collection[PublisherFlow]) -> None:
-        """Record the epochs for subscribers to check, and which subscriber has each flow for the log's next
-        publisher."""
+        """Record the epochs, which subscribers check, and the subscribers, which the log's next publisher reads."""
         await self._states.note(flows)
 
     async def read(self, flows: Collection[PublisherFlow]) -> None:

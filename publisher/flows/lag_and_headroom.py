@@ -249,8 +249,7 @@ class LogWatch:
         return self._in_relay(place, relay, status)
 
     def _in_relay(self, place: LogPosition, relay: RelayStatus, status: SourceStatus) -> Headroom:
-        """The headroom of a place in the last stretch of a recording relay, which deletes its oldest records when it is
-        full."""
+        """The headroom in the last stretch of a recording relay. A full relay deletes its oldest records."""
         assert relay.tip is not None
         growth = self.growth()
         if unknown := _no_growth(growth):

@@ -18,8 +18,7 @@ _EVERY_S = 0.1
 
 
 class LoopPace:
-    """Measures the event loop. ``delay``: how late it is, in seconds. A round is one segment of log, which is written
-    to the streams."""
+    """Measures the event loop. ``delay``: how late it is, in seconds. A round writes one segment to the streams."""
 
     def __init__(self, clock: Clock) -> None:
         self.delay = 0.0

@@ -49,8 +49,7 @@ class Progress:
         self._seen = seen
 
     def stuck_s(self, now: float) -> float | None:
-        """For how many seconds the log has grown without being read, or had no open reader; ``None`` while the lead
-        makes progress."""
+        """For how many seconds the log has grown unread, or had no reader; ``None`` while the lead makes progress."""
         if self._since is None or self._growths < _GROWTHS:
             return None
         return now - self._since

@@ -168,8 +168,7 @@ class FlowRecords:
             self._assigner.changed()
 
     async def _found_out(self, flow: PublisherFlow) -> bool:
-        """Read the flow's record, and apply a move that only the record has. Returns whether the record could be
-        read."""
+        """Read the flow's record, and apply a move that only the record has. Returns whether the read succeeded."""
         async with self._changing:
             try:
                 record = (await asyncio.to_thread(self.store.load, flow.application)).get(flow.key)

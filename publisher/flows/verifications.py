@@ -1,5 +1,4 @@
-"""Collects the results of verifications, which compare an application's rows with the tables. They are in memory
-only."""
+"""Collects, in memory, the results of verifications, which compare an application's rows with the tables."""
 
 from __future__ import annotations
 

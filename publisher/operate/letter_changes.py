@@ -33,7 +33,7 @@ class LetterChanges:
         self._operators = operators
 
     async def parked(self, request: admin_pb2.DeadLettersRequest) -> admin_pb2.DeadLettersReply:
-        """What is parked."""
+        """The parked updates that the request selects."""
         office = self._dead_letters
         key = flow_key(request.flow) if request.flow else None
         if key is not None and key not in self._reports.flows:

@@ -70,8 +70,7 @@ class Operators:
             )
 
     def no_flow(self, key: FlowKey, more: Sequence[str] = ()) -> RefusedError:
-        """The error for an unknown flow, which suggests similar names. ``more``: known names besides those of served
-        flows."""
+        """The error for an unknown flow. It suggests similar names of served flows and of ``more``."""
         name = flow_name(*key)
         names = sorted({*(flow.name for flow in self._flows.values()), *more})
         close = difflib.get_close_matches(name, names[:_COMPARED], n=3, cutoff=0.5)
@@ -129,8 +128,7 @@ def person(who: str, certificate: str) -> str:
 
 
 def paused_by(who: str, now: float) -> str:
-    """The stored text for the person who paused a flow or a backfill, and for the time ``now`` (seconds since
-    1970)."""
+    """The stored text for a person who paused a flow or a backfill. ``now``: seconds since 1970."""
     return f"{who} at {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

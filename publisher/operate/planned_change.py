@@ -32,6 +32,5 @@ class Changes(Protocol):
     def verbs(self) -> tuple[str, ...]: ...
 
     async def plan(self, request: admin_pb2.ChangeRequest, flow: PublisherFlow, who: str) -> PlannedChange:
-        """The plan of the request. Raises :class:`~wormhole.model.errors.WormholeError` if the change is not
-        possible."""
+        """The plan of the request. Raises :class:`~wormhole.model.errors.WormholeError` for an impossible change."""
         ...

@@ -27,8 +27,7 @@ _PAGE_FLOWS: Final = 500
 
 
 class StatusReports:
-    """See the module. ``parts``: the parts that add their state, in order; a part may use what an earlier part
-    added."""
+    """See the module. ``parts``: the parts that add their state. A part may read the state of an earlier part."""
 
     def __init__(
         self,

@@ -187,8 +187,7 @@ class AttachedSubscribers:
         return known is not None and known.info == info and known.spare is not None
 
     async def spare(self, info: SubscriberInfo) -> AttachedLine:
-        """Wait for the next stream that the subscriber's process offers for a task of a mass replay. It belongs to the
-        caller."""
+        """Wait for the next stream that the subscriber's process offers for a task of a mass replay, and take it."""
         known = await self._present(info)
         while True:
             await known.offered.wait()

@@ -271,8 +271,7 @@ class Outgoing:
                 hold(self._fleet, flow, caravan_flow, piece)
 
     def _end_turn(self, turn: _FlowTurn) -> None:
-        """End a turn in which no piece stopped the flow. The flow has used its quantum, or has sent all that was
-        read."""
+        """End a turn in which no piece stopped the flow: its quantum is used up, or all read log is sent."""
         push, caravan_flow = turn.push, turn.caravan_flow
         if turn.quantum <= 0:
             self._due.add(push.number)

@@ -459,7 +459,7 @@ class SubscriberStream:
         self._lose(error.problem)
 
     def received(self, event: Event) -> None:
-        """What the subscriber sent."""
+        """Handle an event that the subscriber sent."""
         flows, heard_at = self._outgoing.flows, self._connection.heard_at
         match event:
             case Welcomed():

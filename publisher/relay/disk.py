@@ -75,8 +75,7 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: Path) -> DiskFile:
-        """Lock a file, which is made if it does not exist. Raises ``BlockingIOError`` if another process holds the
-        lock."""
+        """Lock a file, which is made if it does not exist. Raises ``BlockingIOError`` if another process has it."""
         ...
 
 

@@ -200,7 +200,7 @@ class RelayFiles:
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """Files that adjoin, ascending."""
+        """The stretches of adjoining files, in the order of the log."""
         with self._changing:
             found: list[Stretch] = []
             files = iter(self._files)

@@ -73,8 +73,7 @@ class LostKeyFiles:
             )
 
     def keys(self, shard: str, begin: LogPosition, end: LogPosition) -> LostKeys | None:
-        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None`` if files for a part of the range are
-        missing."""
+        """The rows of ``shard`` that change from ``begin`` to ``end``; ``None`` if a part of the range is missing."""
         if begin >= end:
             return None
         with self._lock:

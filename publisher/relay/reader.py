@@ -39,8 +39,7 @@ class RelayAccess(Protocol):
         ...
 
     def find_following(self, marker: Datamarker) -> RelayCursor | None:
-        """A cursor at ``marker``, if the files hold the log after it, or another reader records there; otherwise
-        ``None``."""
+        """A cursor at ``marker``, if the files hold later log or another reader records there; otherwise ``None``."""
         ...
 
     def open_inner(self, marker: Datamarker) -> LogReader:

@@ -350,8 +350,7 @@ class RelayedSource:
         return stretches[-1].end.order if stretches else LogPosition(0, 0, 0)
 
     def _joined(self, earliest: LogPosition) -> Stretch | None:
-        """The first stretch that begins before the datastore's log and reaches it without a gap; ``None`` without
-        one."""
+        """The first stretch that begins before the datastore's log and reaches it without a gap, or ``None``."""
         for stretch in self._stretches:
             if stretch.begin.order.incarnation == earliest.incarnation and stretch.end.read_from >= earliest:
                 return stretch if stretch.begin.order < earliest else None

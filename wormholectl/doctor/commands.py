@@ -1,4 +1,4 @@
-"""The command ``doctor``."""
+"""The command ``doctor``, which examines a database or an installation: its options and help."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 

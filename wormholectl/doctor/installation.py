@@ -49,8 +49,7 @@ class DiskRoom:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """How far the clock of ``name`` is ahead of this host's, in seconds; ``None``: it could not be read, for the reason
-    in ``problem``."""
+    """How far the clock of ``name`` is ahead of this host's, in seconds; ``None``: not read because of ``problem``."""
 
     name: str
     ahead_s: float | None

@@ -1,4 +1,4 @@
-"""A report of ``doctor``."""
+"""Prints a report of ``doctor``, as text or as a JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``support-dump``."""
+"""The command ``support-dump``, which collects data about an installation into one file without secrets."""
 
 import io
 import json

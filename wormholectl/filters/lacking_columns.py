@@ -107,8 +107,7 @@ def in_config(config: Config) -> list[str]:
 
 
 def unmatched(projection: Projection, tables: Sequence[TableDefinition]) -> Iterator[tuple[str, str]]:
-    """Warnings about entries of ``columns`` and ``mask`` that name no column of the tables, each with its setting.
-    Pure."""
+    """Warnings, each with its setting, about entries of ``columns`` and ``mask`` that name no column. Pure."""
     known = {column.name for table in tables for column in table.columns}
     for setting, entry in projection.unmatched(tables):
         close = difflib.get_close_matches(entry.rpartition(".")[2], known, 1)

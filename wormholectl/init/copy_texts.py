@@ -22,8 +22,7 @@ SHOW: Final = '''\
         if self.shown <= PRINTED:
             print(update.op.value, update.table, *map(repr, update.key), flush=True)
 '''
-"""A method of both written programs. ``self.second``: the second of the last update; ``self.shown``: its number of
-updates."""
+"""A method of both written programs. ``self.shown`` counts the updates of the second ``self.second``."""
 
 _ROWS: Final = """\
         if update.op is Op.TRUNCATE:

@@ -109,8 +109,7 @@ _STAGES: Final = {
 
 
 def _condition(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus) -> Diagnosis | None:
-    """The diagnosis from the flow's condition (:mod:`wormhole.wire.conditions`); ``None`` for a flow that is only
-    behind."""
+    """The diagnosis from the flow's condition (:mod:`wormhole.wire.conditions`); ``None`` if it is only behind."""
     found = flow_condition(status, flow)
     if found.state not in _STAGES or (found.state is State.NO_COORDINATOR and flow.subscriber):
         return None

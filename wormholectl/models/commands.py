@@ -37,7 +37,7 @@ _EXAMPLES: Final = """Examples:
 
 
 class Style(StrEnum):
-    """What the classes are."""
+    """The kind of the written classes."""
 
     DATACLASS = "dataclass"
     PYDANTIC = "pydantic"

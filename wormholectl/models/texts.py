@@ -174,8 +174,7 @@ def _annotation(column: ColumnDefinition, field: str, text_dates: bool, *, wrapp
 
 
 def _class_names(tables: Sequence[TableDefinition]) -> dict[str, str]:
-    """The class name of each table. If tables of several databases have the same name, the class name begins with the
-    database."""
+    """The class name of each table. It begins with the database if tables of several databases have the same name."""
     short = {table.name: _camel(table.name.rpartition(".")[2]) for table in tables}
     often = [*short.values()]
     names = [short[t.name] if often.count(short[t.name]) == 1 else _camel(t.name) for t in tables]

@@ -29,8 +29,7 @@ _SHORT_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RelayPlan:
-    """The relay of a log. ``free``: bytes that its disk has for it, including its present files; ``None`` for a disk of
-    another host."""
+    """The relay of a log. ``free``: bytes for it on its disk, with its present files; ``None`` for another host's."""
 
     mode: RelayMode
     budget: int
@@ -112,8 +111,7 @@ def findings(growth: LogGrowth | None, plan: RelayPlan) -> list[Finding]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Bytes that this user may still write in ``folder``, plus the size of the relay's files; ``None`` if the folder
-    cannot be read."""
+    """Bytes that this user may still write in ``folder``, plus the size of the relay's files; ``None`` if unknown."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent

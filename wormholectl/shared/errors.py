@@ -40,8 +40,7 @@ def exit_code(error: WormholeError) -> int:
 
 
 def message(error: BaseException) -> str:
-    """The error as text, with its code in brackets and its next step on a separate line. Control characters are
-    escaped."""
+    """The error as printable text, with its code in brackets and its next step on a separate line."""
     if not isinstance(error, WormholeError):
         what = f"unexpected {type(error).__name__}: {error}"
         error = WormholeError(what, hint=f"report this; {DEBUG}=1 shows where it happened", code="internal-error")

@@ -202,8 +202,7 @@ def show_changed(
     made: bool,
     as_json: bool,
 ) -> None:
-    """Print the effect of a change on each flow. ``changed``: each backfill before and after; ``made``: false for a
-    preview."""
+    """Print the effect of a change. ``changed``: each backfill before and after; ``made``: false for a preview."""
     if as_json:
         _print_changed(application, what, [after for _, after in changed], notes, made=made)
         return

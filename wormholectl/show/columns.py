@@ -55,15 +55,15 @@ class ShownTable(Generic[T]):
         self._fields = {one.name: one for one in columns if one.name and (not names or one.name in names)}
 
     def row(self, item: T) -> Sequence[str]:
-        """One item for people."""
+        """The cells of an item, for people."""
         return [column.cell(item) for column in self._cells]
 
     def object(self, item: T) -> dict[str, Any]:
-        """One item for programs."""
+        """An item as a JSON object, for programs."""
         return {name: column.value(item) for name, column in self._fields.items()}
 
     def objects(self, items: Iterable[T]) -> list[dict[str, Any]]:
-        """Several items for programs."""
+        """Several items as JSON objects, for programs."""
         return list(map(self.object, items))
 
     def show(self, items: Iterable[T], empty: str) -> None:

@@ -47,7 +47,7 @@ class ReportedFlow(NamedTuple):
 
     @property
     def marker(self) -> push_pb2.Position | None:
-        """Where its datamarker is."""
+        """The place of the flow's datamarker."""
         return self.flow.marker.order if self.flow.HasField("marker") else None
 
 

@@ -93,8 +93,7 @@ def next_step_lines(step: str) -> list[str]:
 
 
 def print_progress(text: str) -> None:
-    """Show a text on standard error if it is a terminal. It replaces the previous progress text. An empty text clears
-    the line."""
+    """Show a text on standard error if it is a terminal, in place of the previous text. An empty text clears it."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{visible(text)}")
         sys.stderr.flush()
