@@ -1,4 +1,4 @@
-"""What the system carries and how fast: ``make bench``. Ratios against raw gRPC of the same bytes, in the same run.
+"""Measures throughput and latency of the system: ``make bench``. Figures are compared with raw gRPC in the same run.
 
 ``store`` writes a RocksDB log, ``publisher`` and ``subscriber`` are the real programs in processes of their own,
 ``raw`` is the limit to compare with, ``cases`` and ``caravans`` run them (``metered`` is the publisher with a meter at

@@ -1,11 +1,11 @@
-"""What planning a read of a large archive costs: memory of the driver and its JVM, bytes for a task and seconds,
-without its rows.
+"""Measures the cost of planning a read of a large archive: memory of the driver and its JVM, bytes per task, and
+seconds. No rows are read.
 
     python -m benchmarks.archive_size [FILES] [portion|list]
 
-The files are entries of manifests alone: 64 shards, nine tenths of them in one. ``list`` is how each task received all
-of them before; a run measures one way, since memory that was used once stays counted. Of all tasks twenty are run, or a
-few more.
+The files exist only as entries of manifests: 64 shards, one of which has nine tenths of the files. With ``portion``
+each task receives its own files. With ``list`` each task receives all files, as in earlier releases. A run measures one
+way, because the peak of memory counts. About twenty of the tasks are run.
 """
 
 from __future__ import annotations

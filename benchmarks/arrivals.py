@@ -1,7 +1,7 @@
-"""A subscriber that tells when something arrives: run as ``python -m benchmarks.arrivals PORT``.
+"""A subscriber that prints when updates arrive: run as ``python -m benchmarks.arrivals PORT``.
 
-Prints ``ready``, then for every batch the seconds since the machine's start, the clock by which the kernel notes when a
-process began.
+Prints ``ready``, then for every batch the seconds since the machine's start. The kernel records the starts of processes
+by the same clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What caravans cost and what they bring: the paper's experiment, the caps, and fairness.
+"""Measures the costs and gains of caravans (shared readers of a log): the paper's experiment, the caps, and fairness.
 
 * :func:`catch_up`: ten flows whose datamarkers lie evenly over a backlog, with 1, 2, 5 and 10 caravans, the change
   buffer minimal and at its default: bytes read per byte of log (read amplification), and the time until each flow has

@@ -1,9 +1,9 @@
-"""Both directions in turn: the publisher dials its subscriber, and the subscriber dials the publisher.
+"""Compares the two directions of a connection: the publisher dials the subscriber, or the subscriber the publisher.
 
     python -m benchmarks.directions [RUNS]
 
-Throughput is that of a log written beforehand, with all values read. Latency is from the scheduled write to the
-callback, at 1,000 updates a second of 1 KB.
+Throughput is measured with a log that was written beforehand, and all values are read. Latency is the time from the
+scheduled write to the callback, at 1,000 updates of 1 KB per second.
 """
 
 from __future__ import annotations

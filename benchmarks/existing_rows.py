@@ -1,10 +1,10 @@
-"""Existing rows of a MariaDB table under writes: a backfill, beside what copies the same table today.
+"""Measures a backfill of a MariaDB table during writes, beside other programs that copy the same table.
 
-One server, one table of rows of about 100 B, one writer at 1,000 updates a second, open loop. In the same run:
+The server has one table with rows of about 100 B, and one writer makes 1,000 updates per second. One run measures:
 
-* a publisher whose flow is live, without a backfill: the latency that the others are compared with,
+* a publisher with a live flow and no backfill: its latency is the reference,
 * the same with an application that begins with existing rows and reads their values, at the default rate and unlimited,
-* three such applications at one time: rows that the server read for them,
+* three such applications at the same time: the number of rows that the server reads for them,
 * ``SELECT *`` through the driver, row by row, without a publisher,
 * ``mariadb-dump | mariadb`` into another database of the same server, without a publisher.
 """

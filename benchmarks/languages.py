@@ -1,9 +1,9 @@
-"""The libraries for Go and TypeScript beside the one for Python: updates a second, with all values read.
+"""Compares the Go, TypeScript and Python libraries: updates per second of a subscriber that reads all values.
 
     python -m benchmarks.languages [RUNS]
 
 Each subscriber dials a publisher whose log was written beforehand, and takes several updates in one call. Go and Node
-have to be installed. A run of all three is a pair, so that a busy machine changes the ratios less than the figures.
+have to be installed. All three run directly after each other, so that a busy machine changes the ratios only a little.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Latency from the scheduled write to the callback, and what a delivery costs: updates that come at a rate, to many
-applications whose subscribers live in one process.
+"""Measures the latency from the scheduled write to the callback, and the processor time of a delivery. Updates are
+written at a steady rate, for many applications whose subscribers run in one process.
 """
 
 from __future__ import annotations

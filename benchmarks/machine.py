@@ -1,4 +1,4 @@
-"""On what a benchmark ran: figures mean nothing without it."""
+"""Describes the machine on which a benchmark ran, because its figures mean nothing without the machine."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""An archive of as many updates as one likes, written at once: for sizes at which a log and its archiver would take
-longer than what is measured.
+"""Writes an archive of any number of updates directly, for sizes at which a log and its archiver would take longer than
+the measurement.
 
-Rows, files and manifests have the form that the archiver gives them over a log of :mod:`benchmarks.store`: ten updates
-in each transaction, spread over all shards, row groups and files of the archiver's sizes. Only the shard of a key is
-another one: its number modulo the number of shards. Places lie in WAL 1, before every log that a store of these
-benchmarks has.
+Rows, files and manifests have the form that the archiver gives them for a log of :mod:`benchmarks.store`: each
+transaction has ten updates, spread over all shards, and row groups and files have the archiver's sizes. Only the shard
+of a key differs: it is the key's number modulo the number of shards. Positions are in WAL 1, before the log of every
+store of these benchmarks.
 
 Run as ``python -m benchmarks.made_archive FOLDER COUNT SIZE SHARDS KEYS ORDINAL...``: writes the shards of these
 ordinals. Prints ``written``.

@@ -1,6 +1,6 @@
-"""One publisher with many flows: how soon they are assigned, what they cost at rest, and whether they delay updates.
+"""Measures one publisher with many flows: the time to assign them, their cost at rest, and their effect on latency.
 
-A hashed dataset over one RocksDB gives as many flows as wanted, all of one application with one subscriber; a private
+A hashed dataset over one RocksDB has any number of flows, all for one application with one subscriber. A private
 ZooKeeper coordinates.
 """
 

@@ -1,4 +1,4 @@
-"""Binlog of MariaDB to one subscriber, beside what reads the same files today.
+"""Measures the path from MariaDB's binlog to one subscriber, beside other programs that read the same files.
 
 Each case makes one binlog and gives it, in the same run, to
 

@@ -1,8 +1,7 @@
-"""What a host pays for being operated: how soon a publisher delivers, what its monitor takes while nothing happens, how
-soon a command answers.
+"""Measures the cost of operation on a host: the start of a publisher, an idle monitor, and the time of a command.
 
-A real monitor runs real publishers. Beside each figure stands its limit from the same run: an interpreter that imports
-the same modules and does nothing with them.
+A real monitor runs real publishers. Each figure has a limit from the same run: an interpreter that imports the same
+modules and does nothing else.
 """
 
 from __future__ import annotations

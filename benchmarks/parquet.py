@@ -1,7 +1,7 @@
-"""What a program without any of this does: one process reads the archive's Parquet files with pyarrow.
+"""The reference for a replay: one process that only reads the archive's Parquet files with pyarrow.
 
-Run as ``python -m benchmarks.parquet FILE ...``. Prints one line of JSON: seconds for the columns that a replay needs,
-as Arrow, and for the same as Python objects, one row after the other.
+Run as ``python -m benchmarks.parquet FILE ...``. Prints one line of JSON: the seconds to read the columns that a replay
+needs as Arrow columns, and the seconds to read them as Python objects, row by row.
 """
 
 from __future__ import annotations

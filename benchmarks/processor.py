@@ -1,4 +1,4 @@
-"""Whose processor seconds a benchmark uses: what it started, by kind of process, sampled while it runs."""
+"""Samples the processor seconds of the processes that a benchmark started, by kind of process."""
 
 from __future__ import annotations
 

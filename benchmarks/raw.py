@@ -1,7 +1,7 @@
-"""The limit: gRPC alone, carrying as many bytes in messages of the same size, Python on both sides, no work on them.
+"""The reference for throughput: gRPC alone, in Python on both sides, which transports messages of the same size.
 
-Run as ``python -m benchmarks.raw receive PORT BYTES`` and ``... send PORT BYTES MESSAGE_BYTES``; the receiver prints
-its seconds.
+Run as ``python -m benchmarks.raw receive PORT BYTES`` and ``... send PORT BYTES MESSAGE_BYTES``. The receiver prints
+the seconds of the transfer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a relay costs while it records, and what it gives to a flow that is behind.
+"""Measures the cost of a relay while it records, and its throughput for a flow that is behind.
 
-Each shape's rows are made once on a private server. A pair is of the same run, one behind the other: the log to one
-subscriber without a relay, the same while a relay records it, and the same log again from that relay, by a publisher
-that knows nothing else. Latency: a writer at a steady rate, in pairs too.
+The rows of each shape are made once on a private server. Three measurements follow each other in one run: the log to
+one subscriber without a relay, the same while a relay records it, and the same log from that relay, by a publisher that
+has no other source. Latency is measured in the same way, with a writer at a steady rate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a mass replay carries, beside catch-up through a caravan and beside a program that only reads the archive's
-files.
+"""Measures the throughput of a mass replay, beside catch-up through a caravan, and beside a program that only reads the
+archive's files.
 
-:func:`world` writes a log, archives it with the real archiver, and lets one application catch up with it; in it
-:meth:`World.replay` runs ``wormholectl replay`` for that application, as often as one likes. All processes are real
-ones, each ended with its block.
+:func:`world` writes a log, archives it with the real archiver, and lets one application catch up with it.
+:meth:`World.replay` then runs ``wormholectl replay`` for that application, any number of times. All processes are real.
+Each ends with its block.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The application of the replay's benchmark, through the public SDK: counts what comes, as often as it is asked to.
+"""The application of the replay benchmark, with the public SDK: counts the updates that arrive, in several rounds.
 
 Run as ``python -m benchmarks.replayed PORT COUNT``. Prints ``ready``, then a line of JSON when ``COUNT`` updates have
-come; each further line on standard input is another count that begins then, and how many microseconds the handler works
-on each update. Times are monotonic seconds: ``held``, when the first shard was taken away since the count began (a
-replay holds its flows), ``first`` and ``last``, of the updates.
+arrived. Each further line on standard input begins another round, with its count and the microseconds that the handler
+works on each update. Times are monotonic seconds: ``held`` is the first revocation of a shard in the round (a replay
+holds its flows), and ``first`` and ``last`` are the times of the first and the last update.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs ``wormholectl`` as often as it is asked to, in one process: of the commands that need Spark only the first one
-starts it, with its JVM and Python's workers.
+"""Runs several ``wormholectl`` commands in one process, so that only the first command starts Spark, with its JVM and
+Python workers.
 
 Run as ``python -m benchmarks.replayer LOG``. Each line on standard input is a list of words in JSON; the answer is a
 line with the exit code and the seconds. What commands print goes to ``LOG``.

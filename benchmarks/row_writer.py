@@ -1,4 +1,4 @@
-"""Updates rows of the benchmark's table on a schedule, by their keys, anywhere in it.
+"""Updates rows at random keys of the benchmark's table on a schedule.
 
 Run as ``python -m benchmarks.row_writer PORT ROWS RATE``. Open loop: a write is due whether or not earlier ones were
 late, and the row's ``stamp`` is the time at which it was due. Prints ``ready``; for each line of standard input prints

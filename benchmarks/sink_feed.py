@@ -1,4 +1,4 @@
-"""What the benchmarks of sinks have in common: the same updates for each sink, and the table of the rates."""
+"""Shared code of the benchmarks of sinks: the updates that every sink receives, and the table of the rates."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Updates per second of the sink of Kafka, beside Kafka's own perf producer with records of the same size in the same
-run.
+"""Measures the Kafka sink in updates per second, beside Kafka's own perf producer with records of the same size in the
+same run.
 
     python -m benchmarks.sink_kafka [UPDATES]
 
-The sink gets batches as they arrive from a publisher, and a datamarker every 20,000 updates. What is counted is all
-that it does: to decode, make documents, produce and commit. The perf producer is counted by itself, without the start
-of its JVM, with all replicas to confirm and a transaction each second. The producer of the sink's client gets the
-documents as they are.
+The sink gets batches as they arrive from a publisher, and a datamarker every 20,000 updates. Its time includes
+decoding, making documents, producing and committing. The time of the perf producer excludes the start of its JVM. It
+waits for all replicas, with one transaction per second. A producer of the sink's client gets finished documents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the answer to a COMMIT in MariaDB until the row can be read in its mirror in PostgreSQL.
+"""Measures the latency from the answer to a COMMIT in MariaDB until the row can be read in its PostgreSQL mirror.
 
     python -m benchmarks.sink_latency [PER_SECOND [SECONDS [INTERVAL ...]]]
 

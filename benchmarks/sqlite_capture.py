@@ -1,4 +1,4 @@
-"""What triggers cost the writer of an SQLite database, and how fast the changes are read.
+"""Measures the cost of capture triggers for the writer of an SQLite database, and the speed at which changes are read.
 
 ``python -m benchmarks.sqlite_capture`` runs the same writes with and without triggers, on a disk in memory. Times are
 processor time of the process, since a loaded machine hardly changes it.

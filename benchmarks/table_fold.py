@@ -1,4 +1,4 @@
-"""What the fold of a snapshot costs beside Spark's own ``max_by`` over the same rows, in the same run.
+"""Measures the fold of a snapshot, beside Spark's own ``max_by`` over the same rows in the same run.
 
     python -m benchmarks.table_fold [UPDATES] [SHARDS]
 

@@ -1,7 +1,7 @@
-"""All that a replay's task does but push: the same files are read and folded by the same jobs of Spark, the same bodies
-are made, and dropped.
+"""Runs a replay's Spark tasks without the push: the same jobs read and fold the same files, make the same bodies, and
+drop them.
 
-A worker that gets an :class:`Unpushed` imports this module, which is how the task comes to be run in this way there.
+A Spark worker that unpickles an :class:`Unpushed` imports this module, which replaces the push in that worker.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Runs the jobs of a replay without anybody to push to (:mod:`benchmarks.unpushed`), as often as it is asked to, in one
-Spark.
+"""Runs the jobs of several replays without the push (:mod:`benchmarks.unpushed`), in one Spark session.
 
 Run as ``python -m benchmarks.unpusher MASTER LOG``. Each line on standard input is JSON: the archive's folder and the
 mode; the answer is a line with the moments (monotonic) at which it began and ended, and updates and bytes of the

@@ -1,1 +1,1 @@
-"""What the Makefile calls: prepare the checkout, run the suite, check the tree, build the distribution."""
+"""The programs of the Makefile: prepare the checkout, run the tests, check the tree, build the distribution."""

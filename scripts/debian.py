@@ -1,4 +1,4 @@
-"""Debian packages: which are missing for a verb of the Makefile, and how a folder gets a system of its own.
+"""Finds the Debian packages that a target of the Makefile lacks, and installs a Debian system into a folder.
 
 Standard library only, and readable by an older Python.
 """

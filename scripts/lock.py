@@ -1,4 +1,4 @@
-"""`make lock`: ``requirements.lock`` from pyproject.toml.
+"""`make lock`: writes ``requirements.lock`` from pyproject.toml.
 
 Versions stay unless ``--upgrade`` or ``--upgrade-package NAME`` is given.
 """

@@ -1,4 +1,4 @@
-"""How long the lines of documents are, and how comments and docstrings begin.
+"""Checks the length of lines in documents, and the first words of comments and docstrings.
 
 Lines of the documents end at 120 characters. A table's row cannot be wrapped, so a table that needs a longer one is a
 list. A line without a space, such as a long URL, may be longer: nothing wraps it.

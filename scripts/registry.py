@@ -1,4 +1,4 @@
-"""From pip to uv: what pip is configured with on this machine, and how the lock file names one package.
+"""Translates this machine's pip configuration for uv, and reads packages from the lock file.
 
 pip is on every machine with Python, so a machine that reaches a registry of its own has configured pip for it. uv reads
 none of pip's settings. Standard library only.

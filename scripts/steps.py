@@ -1,4 +1,4 @@
-"""What the steps of preparing share: where things are, what is printed, and how a program is run.
+"""Shared code of the steps that prepare the checkout: paths, output, and the start of programs.
 
 Standard library only, and readable by an older Python.
 """

@@ -1,1 +1,1 @@
-"""``make bench CASE=peers``: one MariaDB binlog, read by this project and by what people use today."""
+"""``make bench CASE=peers``: one MariaDB binlog, read by this project and by other programs."""

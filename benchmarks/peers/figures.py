@@ -1,4 +1,4 @@
-"""The arithmetic of the table."""
+"""Computes the figures of the table from the measured runs."""
 
 from __future__ import annotations
 

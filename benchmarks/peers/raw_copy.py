@@ -1,4 +1,4 @@
-"""The floor: what the server sends, received in large pieces and written to a sink. No event is looked at.
+"""The reference for readers: receives the bytes in large pieces and writes them to a sink, unparsed.
 
 Run as ``python -m benchmarks.peers.raw_copy``; see :mod:`benchmarks.peers.outcome`. The server is asked to end at the
 log's end, so that the end is seen without parsing. A copy that writes each event by itself (``mariadb-binlog --raw``)

@@ -1,1 +1,1 @@
-"""``make bench CASE=postgres``: one PostgreSQL WAL, read by this project and by what people use today."""
+"""``make bench CASE=postgres``: one PostgreSQL WAL, read by this project and by other programs."""
