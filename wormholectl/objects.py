@@ -127,7 +127,7 @@ class _Found(NamedTuple):
 
     @property
     def of_log(self) -> str:
-        """For messages."""
+        """The words for the log in messages."""
         return f" for the log {self.log}" if self.log else ""
 
 

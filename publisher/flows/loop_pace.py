@@ -28,7 +28,7 @@ class LoopPace:
         self._served = 0  # streams
 
     def count_round(self) -> None:
-        """A segment was read."""
+        """Count a segment that was read."""
         self._rounds += 1
 
     def gather_s(self) -> float:

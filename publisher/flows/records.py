@@ -260,7 +260,7 @@ class FlowRecords:
         return done
 
     def stored(self, write: MarkerWrite) -> None:
-        """The datamarker is durable."""
+        """Note that the datamarker of ``write`` is durable."""
         flow = self._assigner.flows.get(write.flow)
         if flow is not None and write.epoch == flow.holding.epoch:
             flow.delivery.stored(write.marker, write.epoch)

@@ -91,7 +91,7 @@ class Metrics:
 
 
 def _process() -> list[Row]:
-    """Reads files."""
+    """The metrics of the process, read from files of the system."""
     compiled, hot = len(compiled_modules()), len(hot_modules())
     figures = process_figures()
     return [

@@ -36,7 +36,7 @@ class Readiness:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether the publisher is ready."""
         return not self.reasons
 
 
@@ -60,7 +60,7 @@ class ReadinessCheck:
         self._clock = clock
 
     def found(self) -> Readiness:
-        """The present state."""
+        """The publisher's readiness now."""
         return self.at(self._clock.monotonic())
 
     def at(self, now: float) -> Readiness:

@@ -59,7 +59,7 @@ class AttachTokens:
             self._watches[name] = asyncio.create_task(self._follow(name), name=f"tokens-{name}")
 
     async def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following tokens."""
         watches = tuple(self._watches.values())
         self.follow(())
         await asyncio.gather(*watches, return_exceptions=True)

@@ -82,7 +82,7 @@ class AttachedLine:
         return StreamBroken(f"the connection from {self.peer} ended", hint=_AGAIN)
 
     async def close(self) -> None:
-        """Let the call return."""
+        """End the subscriber's call."""
         self._over.set()
 
     async def over(self) -> None:
@@ -245,7 +245,7 @@ class AttachedSubscribers:
                 return known.line
 
     def left(self, info: SubscriberInfo) -> None:
-        """The subscriber sent Goodbye."""
+        """Note that the subscriber sent Goodbye."""
         known = self._known.get((info.application, info.id))
         if known is not None and known.info == info:
             known.left = True

@@ -40,7 +40,7 @@ class FlowDelivery:
     rewound: bool = False
     """Whether the datamarker was set back and no later acknowledgement was stored."""
     move: int = 0
-    """The number of the last move of the datamarker that an operator made; 0 without one."""
+    """The number of the last move of the datamarker that the application did not request; 0 without one."""
     last_ack: LastAck | None = None
     """The last acknowledgement that changed the datamarker; ``None`` if it is not known."""
     moves_under_way: int = 0

@@ -218,7 +218,7 @@ class PublisherFlow:
         self.loss.found_unreadable(False)
 
     def controlled(self, control: FlowControl) -> None:
-        """Its control is stored."""
+        """Take over the control that was stored."""
         self.control = control
 
     def moved(self, epoch: int, to: Datamarker, move: int) -> None:

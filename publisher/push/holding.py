@@ -87,7 +87,7 @@ class FlowHolding:
     # -- the assignment
 
     def raised(self, epoch: int) -> None:
-        """The epoch was raised."""
+        """Note that the epoch was raised."""
         self.epoch = max(self.epoch, epoch)
 
     def moved(self, epoch: int) -> None:

@@ -24,7 +24,7 @@ class FlowLoss:
     """Whether the marker store holds no valid record of the flow."""
 
     def ask(self, gap: LogGap, resume: Datamarker, repair: str) -> None:
-        """The application is asked."""
+        """Note that the application is asked about ``gap``."""
         self.open, self.repair = (gap, resume), repair
         self.count += 1
 

@@ -46,7 +46,7 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
-    """Folders and files."""
+    """A disk with folders and files."""
 
     def make_folder(self, folder: Path) -> None:
         """Make the folder and the folders above it if they do not exist. A new folder survives a loss of power. Raises

@@ -120,7 +120,7 @@ def _identity(identity: RelayIdentity) -> dict[str, object]:
 
 
 def header_bytes(identity: RelayIdentity, begin: Datamarker) -> bytes:
-    """A file's header."""
+    """The header of a new file as bytes."""
     content = json.dumps({**_identity(identity), "begin": marker_to_bytes(begin).hex()}, sort_keys=True).encode()
     return _HEADER.pack(_MAGIC, VERSION, len(content), google_crc32c.value(content)) + content
 

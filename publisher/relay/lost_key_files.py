@@ -101,7 +101,7 @@ class LostKeyFiles:
             self._remove([known for known in self._known() if known.end <= oldest])
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all files with keys."""
         with self._lock:
             self._remove(self._known())
 

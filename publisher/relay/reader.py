@@ -43,7 +43,7 @@ class RelayAccess(Protocol):
         ...
 
     def open_inner(self, marker: Datamarker) -> LogReader:
-        """The datastore's log."""
+        """Open the datastore's log at ``marker``."""
         ...
 
     def compare(self) -> None:

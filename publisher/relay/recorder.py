@@ -88,7 +88,7 @@ class Recorder:
     # -- life
 
     def start(self) -> None:
-        """The files are open."""
+        """Begin to record. Called when the files are open."""
         with self._work:
             self.stretches = self._files.stretches
             self._tip.opened(self.stretches[-1].end if self.stretches else None)
@@ -336,7 +336,7 @@ class Recorder:
 
     @property
     def problem(self) -> Problem:
-        """Why nothing is recorded."""
+        """Why no log is recorded; empty while it is."""
         if self._problem:
             return self._problem
         if self._full:

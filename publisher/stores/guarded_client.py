@@ -62,7 +62,7 @@ _RIGHTS_BYTES: Final = (
 
 Ask = Callable[[Any], Any]
 Fill = Callable[[Any], None]
-"""A function that adds operations to a kazoo transaction. It is called twice: to measure, and to send."""
+"""A function that adds operations to a kazoo transaction. It is called several times: to measure, and to send."""
 
 
 class TooLargeError(MarkerStoreError):

@@ -107,7 +107,7 @@ class Redactor:
         self._secrets = sorted(known | encoded, key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """``text`` without them."""
+        """``text`` without secrets."""
         text = self._without_known(_decoded(self._without_known(text)))
         for pattern, instead in _PATTERNS:
             text = pattern.sub(instead, text)

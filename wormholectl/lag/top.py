@@ -72,7 +72,7 @@ class LastAnswers:
         self.asked_at = now
 
     def failed(self, problem: str, now: float) -> None:
-        """No publisher was found."""
+        """Note a round in which no publisher was found."""
         self.problems, self.asked_at = (problem,), now
 
 

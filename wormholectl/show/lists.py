@@ -135,12 +135,12 @@ def unreachable_objects(silent: Iterable[Answer]) -> list[dict[str, Any]]:
 
 
 def problem_object(problem: admin_pb2.Problem) -> dict[str, Any]:
-    """A problem for programs."""
+    """A problem as a JSON object."""
     return {"code": problem.code or None, "text": problem.text, "next": problem.hint or None}
 
 
 def rate(bytes_per_s: float) -> str:
-    """``1.5 MiB/s``."""
+    """A rate as text: ``1.5 MiB/s``."""
     return f"{size(bytes_per_s)}/s"
 
 
