@@ -12,12 +12,12 @@
     spark     starts a Spark session
     commands  the commands of ``wormholectl`` for all of these
 
-Only ``wormhole`` and ``subscriber_sdk`` are imported; by ``commands`` also the command line and, for a baseline, the
-publisher. Nothing here imports PySpark before it is needed: archiving needs pyarrow only.
+The package imports only ``wormhole`` and ``subscriber_sdk``. ``commands`` also imports the command line and, for a
+baseline, the publisher. PySpark is imported when it is first needed, because archiving needs pyarrow only.
 
-For queries of one's own: :func:`register` (the format ``wormhole``), or :func:`open_store`, :func:`read` and
-:func:`stream` (its updates), :func:`rows` and :func:`history` (as a table); :func:`reading` (their errors). To replay
-from a program: :func:`run_replay`, :func:`plan_replay`, :func:`cancel_replay`.
+An application's own queries use :func:`register` (the format ``wormhole``), or :func:`open_store`, then :func:`read`
+and :func:`stream` for updates, :func:`rows` and :func:`history` for tables, and :func:`reading` for errors. A program
+replays with :func:`run_replay`, :func:`plan_replay` and :func:`cancel_replay`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _WHERE: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported at the first use, because the archiver's process needs nothing that reads tables.
+    # These modules are imported at their first use, because the archiver's process reads no tables.
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)

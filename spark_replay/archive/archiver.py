@@ -1,8 +1,8 @@
 """The archiver: a subscriber that writes what it receives as Parquet, and acknowledges it once a manifest names it.
 
-A process that dies loses nothing. An acknowledgement follows the commit, so the log keeps what is not committed. At
-ASSIGNED delivery begins at the end of the manifest, so nothing is archived twice. The manifest contains the flow's
-epoch, so of two archivers the older cannot commit.
+A process that dies loses no updates. An acknowledgement follows the commit, so the log keeps uncommitted updates. At
+ASSIGNED delivery begins at the end of the manifest, so no update is archived twice. The manifest contains the flow's
+epoch, so an older archiver cannot commit after a newer one.
 
 Memory: the rows of all shards together take about ``flush_size``. Beyond it the rows of the largest shard become a row
 group of a file that is not committed yet, and a callback with more rows waits for this. So a transaction may be larger
@@ -38,13 +38,13 @@ _LEAST: Final = 64 << 10
 
 
 class _Shard:
-    """One shard that is assigned here."""
+    """One shard that is assigned to this process."""
 
     def __init__(self, epoch: int, now: float) -> None:
         self.epoch = epoch
         self.writer: ShardWriter | None = None
         self.since: float | None = None
-        """When the first update or datamarker after the last commit came; ``None``: none came."""
+        """The time of the first update or datamarker after the last commit; ``None``: none came."""
         self.busy: asyncio.Future[Any] | None = None
         """The last work in a thread for this shard, begun by its own callback or by one that needed memory."""
         self.files = self.rows = self.bytes = 0
@@ -54,8 +54,9 @@ class _Shard:
 
 class Archiver(Subscriber):
     """``flush_every``: a shard is committed at the first datamarker this many seconds after its first uncommitted
-    update. ``flush_size``: it is committed earlier at this many bytes of rows. All shards together keep about this many
-    in memory. ``accept_loss``: a range that the log lost is noted in the archive, and archiving continues after it.
+    update. ``flush_size``: a shard is committed earlier when its rows have so many bytes. All shards together keep
+    about so many bytes in memory. ``accept_loss``: whether a range that the log lost is noted in the archive, and
+    archiving continues after it.
 
     ``now``: seconds of a monotonic clock. ``today``: seconds since 1970.
     """
@@ -83,11 +84,11 @@ class Archiver(Subscriber):
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """The shards that are assigned to it now. Safe for threads."""
+        """The shards that are assigned to the archiver now. May be called from any thread."""
         return tuple(self._shards)
 
     def close(self) -> None:
-        """End the threads. What is not committed will be delivered again."""
+        """End the threads. Uncommitted updates will be delivered again."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # --- callbacks: those of one shard never overlap ---
@@ -116,7 +117,8 @@ class Archiver(Subscriber):
         await self._room()
 
     async def on_datamarker(self, marker: Datamarker) -> AckLater | None:
-        """See :class:`~subscriber_sdk.Subscriber`: acknowledged when everything before ``marker`` is committed."""
+        """See :class:`~subscriber_sdk.Subscriber`: ``marker`` is acknowledged when all earlier updates are
+        committed."""
         shard, writer = await self._of(marker.shard)
         writer.mark(marker)
         now = self._now()
@@ -131,7 +133,7 @@ class Archiver(Subscriber):
     async def on_rollback(self, to: Datamarker, cause: Exception) -> None:
         """See :class:`~subscriber_sdk.Subscriber`.
 
-        The manifest shows whether a commit that failed was made after all.
+        The manifest shows whether a commit succeeded although its call failed.
         """
         await self._claim(self._shards[to.shard], to.shard, to, acknowledged=True)
 
@@ -160,7 +162,7 @@ class Archiver(Subscriber):
         shard = self._shards[name]
         if (error := await self._settled(shard)) is not None:
             raise error
-        assert shard.writer is not None  # else ASSIGNED failed, and no callback would follow
+        assert shard.writer is not None  # if ASSIGNED fails, no other callback of the shard is called
         return shard, shard.writer
 
     async def _room(self) -> None:
@@ -174,7 +176,7 @@ class Archiver(Subscriber):
                     busy.append(self._begin(largest, largest.writer.spill))
             if not busy:
                 return
-            # A failure is raised in the callbacks of its shard.
+            # A failure is raised in the next callback of the shard that failed.
             await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
 
     async def _claim(self, shard: _Shard, name: str, marker: Datamarker, *, acknowledged: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The values of Arrow columns as plain memory, not copied, for loops over single rows."""
+"""Reads the values of Arrow columns as plain memory, without a copy, for loops over single rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def values_of(column: pa.Array, code: Literal["B", "i", "q"], width: int = 1) ->
 
 
 def ends_of(column: pa.Array) -> tuple[memoryview[int], memoryview[int]]:
-    """The bytes of a binary column, and the ends of its values in them, after the beginning of the first value."""
+    """The bytes of a binary column, and its offsets: where the first value begins, and where each value ends."""
     _, offsets, data = column.buffers()
     ends = memoryview(offsets).cast("B")[4 * column.offset : 4 * (column.offset + len(column) + 1)].cast("i")
     return memoryview(data if data is not None else b"").cast("B"), ends
@@ -64,6 +64,6 @@ def grouped(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[pa.Re
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The batches as one. The dictionaries of different files are unified."""
+    """The batches as one batch. The dictionaries of different files are unified."""
     (whole,) = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     return whole

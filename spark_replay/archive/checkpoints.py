@@ -1,12 +1,12 @@
-"""How checkpoints list the older files of a shard, so that the size of a commit hardly grows with the archive. Pure.
+"""Plans the checkpoints that list the older files of a shard, so that commits hardly grow with the archive. Pure.
 
 A manifest lists at most :data:`INLINE` files itself, the newest ones. When there are more, :data:`INLINE` files become
-a checkpoint. Sixteen such checkpoints become one of 256 files, and sixteen of these one of :data:`LARGEST` files, which
-stays. So a file is written into three checkpoints in its life. A manifest names about thirty checkpoints, and one more
-for each 4,096 files.
+a checkpoint. Sixteen such checkpoints become one checkpoint of 256 files. Sixteen of those become one checkpoint of
+:data:`LARGEST` files, which is final. So a file is written into three checkpoints in its life. A manifest names about
+thirty checkpoints, and one more for each 4,096 files.
 
-Checkpoints are immutable. When files are removed from the middle or the beginning, new checkpoints replace the ones
-that listed them. ``retention`` removes checkpoints that no manifest names.
+Checkpoints are immutable. When files are removed from the middle or the beginning, new checkpoints replace the
+checkpoints that listed them. ``retention`` removes checkpoints that no manifest names.
 """
 
 from __future__ import annotations

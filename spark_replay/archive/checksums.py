@@ -43,7 +43,7 @@ class Blocks:
 
 
 class SummingSink:
-    """A sink that computes the checksums of what is written to ``sink``. Raises what ``sink`` raises."""
+    """A file object that writes to ``sink`` and computes checksums of the bytes. Raises the errors of ``sink``."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -123,7 +123,7 @@ class CheckedSource:
         return self._at
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """The offset at which the next read begins."""
         return self._at
 
     def size(self) -> int:

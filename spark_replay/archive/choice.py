@@ -1,7 +1,7 @@
-"""Which archive a command or a program may use.
+"""Decides which archive a command or a program may use.
 
-A process that can write to ZooKeeper must not choose a folder or an address for the readers of ZooKeeper. So such a
-value is used only if a file or an option of the operator names it too.
+A process that can write to ZooKeeper must not choose a folder or an address for the readers of ZooKeeper. So a value
+from ZooKeeper is used only if a file or an option of the operator names it too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ArchivedLog", "archived", "archived_dataset", "check_archive", "chec
 class ArchivedLog:
     """``name``: the name of the dataset.
 
-    ``stored``: its settings come from ZooKeeper, where others may write, instead of a file.
+    ``stored``: whether its settings come from ZooKeeper, where other processes may write, instead of a file.
     """
 
     config: Config

@@ -29,7 +29,7 @@ datamarker in between (``markers``) and the schemas by id, so that a file can be
 
 SCHEMA: Final = pa.schema(
     [
-        # See place_bytes; compared as bytes.
+        # The form is that of place_bytes. Values are compared as bytes.
         pa.field("place", pa.binary(PLACE_BYTES), nullable=False),
         # The id of the update is "<tx_source>:<tx_number>:<tx_index>"; numbers of 64 bits in two's complement.
         pa.field("tx_source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
@@ -37,7 +37,7 @@ SCHEMA: Final = pa.schema(
         pa.field("tx_index", pa.int32(), nullable=False),
         pa.field("ends_tx", pa.bool_(), nullable=False),
         pa.field("committed_at", pa.timestamp("us", tz="UTC")),
-        # wormhole.model.values.Op, in lower case.
+        # The name of a wormhole.model.values.Op, in lower case.
         pa.field("op", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         pa.field("table", pa.dictionary(pa.int32(), pa.string()), nullable=False),
         # The bytes of the update's key fields, equal for equal keys of a table; empty for an update without a key
