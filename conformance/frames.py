@@ -143,7 +143,7 @@ def body_of(
     """A body of ``transactions``, and its schemas in order of use.
 
     Each has ``tx`` and ``updates``, and may have ``source``, ``committed_at_us`` and ``indexes``. ``ends``: whether the
-    last one ends here; otherwise its place is the one where it begins.
+    last transaction ends here; otherwise its place is its beginning.
     """
     body = update_pb2.BatchBody(incarnation=1, first_index=first_index)
     schemas: dict[int, Schema] = {}

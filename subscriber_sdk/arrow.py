@@ -31,7 +31,7 @@ from wormhole.wire.v1 import update_pb2
 __all__ = ["BatchInfo", "RecordBatches"]
 
 _MOST_BYTES: Final = 1 << 30  # updates in one record batch take at most this: Arrow counts a column's bytes in 31 bits
-_LEAST_ROWS: Final = 64  # the next record batch may have so many rows after one that ended at a value of another type
+_LEAST_ROWS: Final = 64  # rows that a record batch may have after a batch that ended at a value of another type
 _SCHEMAS: Final = 64  # schemas that are cached
 
 # A decimal has no scale in the log, so it is text, exact to the last digit.

@@ -1,4 +1,4 @@
-"""Rows as objects of the application's own types: dataclasses, pydantic models, or whatever else pydantic validates."""
+"""Converts rows to objects of the application's types: dataclasses, or other types that pydantic validates."""
 
 from __future__ import annotations
 

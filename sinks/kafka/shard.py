@@ -90,7 +90,7 @@ class ShardProducer:
             return start.have
 
     def is_new(self, update: Update) -> bool:
-        """Whether the records of an update are not stored. Only those of a dead letter may be stored already. Does no
+        """Whether the records of an update are not stored yet. Records of a dead letter may be stored already. Does no
         I/O.
         """
         if not self._among_letters or not update.replayed:

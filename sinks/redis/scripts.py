@@ -95,7 +95,7 @@ return 1
 
 class Entry(NamedTuple):
     """The entry of a row. ``version``: the version of its value, or of its removal if ``there`` is false.
-    ``generation`` and ``shard``: those of the update that wrote the row. ``types``: the types of its key's values.
+    ``generation`` and ``shard``: from the update that wrote the row. ``types``: the types of the key's values.
     """
 
     version: str

@@ -74,7 +74,7 @@ _DUCKDB: Final = {
 _COLUMN: Final = re.compile(r"column [`'](?:[^`']*`\.`)*([^`']+)[`']")
 
 
-# libpq keeps no SQLSTATE of a login. Where the server has messages in another language, the flow waits.
+# libpq keeps no SQLSTATE of a failed login, so English messages are matched. With other languages the flow only waits.
 _LOGIN: Final = re.compile(
     r"authentication failed|pg_hba\.conf|role \".*\" does not exist|not permitted to log in", re.IGNORECASE
 )

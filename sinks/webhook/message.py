@@ -39,7 +39,7 @@ class Origin(NamedTuple):
 
 
 def message(origin: Origin, records: Sequence[Record]) -> Message:
-    """The request with these records. Its id is that of its only record, or a hash of all ids."""
+    """The request with these records. The id of the request is the id of its only record, or a hash of all ids."""
     ids = [origin.id_of(record) for record in records]
     items = b",".join(
         b'{"id":%s,"table":%s,"key":%s,"value":%s}'

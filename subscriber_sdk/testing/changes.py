@@ -37,7 +37,7 @@ def update(
     """A change of one row or key.
 
     ``key``: one value, a tuple of them, or a mapping that names the key columns (``id`` or ``key1``, ``key2`` ...
-    otherwise). ``op`` follows from what is given: before and after = update, after = insert, otherwise delete. A column
+    otherwise). ``op`` follows from the arguments: before and after = update, after = insert, otherwise delete. A column
     that is in only one of ``before`` and ``after`` is ``UNAVAILABLE`` in the other. ``entered`` and ``left``: the marks
     that a filter of the application would set. ``left`` with neither before nor after is the key-only upsert of a log
     without earlier values.
@@ -91,7 +91,7 @@ def body_of(
 ) -> bytes:
     """A batch body with ``changes`` as one transaction, ``<source>:<number>``, or as a piece of one (``ends`` false).
 
-    Its place in the log is ``incarnation/file/offset``; ``offset`` is ``number`` where it is not given.
+    The transaction's place in the log is ``incarnation/file/offset``. The default of ``offset`` is ``number``.
     """
     offset = number if offset is None else offset
     schemas = list(dict.fromkeys(change.schema for change in changes))

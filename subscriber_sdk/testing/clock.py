@@ -54,7 +54,7 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
 
 
 class InlineExecutor(Executor):
-    """Runs what is submitted at once, in the caller's thread."""
+    """An executor that runs each call at once, in the caller's thread."""
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
         """Call ``fn``. Returns a future that is done."""

@@ -23,9 +23,10 @@ class TransactionalHandler(Generic[C]):
     """The callbacks of :class:`~subscriber_sdk.Subscriber`, with the connection of the shard's transaction as last
     argument. Writes through ``connection`` happen exactly once. All other effects happen at least once.
 
-    Override the callbacks that you need, with plain ``def`` for a store that blocks and ``async def`` for the others.
-    Exactly one of :meth:`on_update`, :meth:`on_updates` and :meth:`on_arrow` has to be overridden. A callback neither
-    commits nor rolls back. A callback may catch an exception of the driver only around a savepoint of its own.
+    Override the callbacks that you need, with plain ``def`` for a blocking store, and with ``async def`` for an
+    asynchronous one. Exactly one of :meth:`on_update`, :meth:`on_updates` and :meth:`on_arrow` has to be overridden. A
+    callback neither commits nor rolls back. A callback may catch an exception of the driver only around a savepoint of
+    its own.
     """
 
     arrow_before: bool = False

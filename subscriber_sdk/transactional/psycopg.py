@@ -58,7 +58,7 @@ class PsycopgSession(Generic[P]):
         await settled(self._driver.close())
 
     async def _run(self, sql: str, values: Values) -> Any:
-        cursor = self._driver.cursor(row_factory=tuple_row)  # whatever the application's connections return
+        cursor = self._driver.cursor(row_factory=tuple_row)  # tuples, for connections of the application too
         await settled(cursor.execute(pyformat(sql).encode(), values or None, prepare=False))
         return cursor
 

@@ -200,7 +200,7 @@ class ShardTransactions(Generic[C]):
         return not self._among_letters or not update.replayed or self._is_new_at(update.id, update.position)
 
     def _is_new_at(self, update_id: str, position: LogPosition) -> bool:
-        """Whether the effects of an update are not stored. Only those of a dead letter may be stored already."""
+        """Whether the effects of an update are not stored yet. Effects of a dead letter may be stored already."""
         stored = self._known()
         if update_id in stored.letters or update_id in self._letters:
             return False

@@ -330,8 +330,8 @@ class FlowVerifying:
             findings.ask(extra.count, extra.keys, named)
 
     async def _remove(self, findings: Findings, alone: Iterable[Key]) -> None:
-        """Call ``on_range`` with those of the keys that the publisher read alone whose rows do not exist, so that the
-        application removes its rows."""
+        """Handle keys that the publisher read alone. Calls ``on_range`` with the keys whose rows do not exist, so that
+        the application removes its rows."""
         table, extra = findings.table, findings.extra_keys
         held = self._gate.held_keys(table)
         asked = [form for form in map(canonical, alone) if form in extra]

@@ -42,6 +42,6 @@ class TableName:
 
 
 def quoted(name: str, dialect: Dialect) -> str:
-    """A name in a statement, whatever characters it has."""
+    """The name in quotes for a statement. The name may have any characters."""
     mark = "`" if dialect.is_mysql else '"'
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
