@@ -13,6 +13,7 @@ from datastores.common.next_steps import REPAIR
 from datastores.common.polling import Polling
 from datastores.common.shared_state import make_state_dir
 from datastores.sqlite.changes import Changes, Shown
+from datastores.sqlite.claim import Claim
 from datastores.sqlite.reader import RecordReader
 from datastores.sqlite.record import Place, Record, Recorded
 from datastores.sqlite.triggers import Installation
@@ -44,6 +45,7 @@ class SqliteSource:
         self._options = options
         self._folder = options.state_dir / "sqlite"
         self._changes = Changes(address.path, options.max_update_bytes, write=not options.transient)
+        self._claim = Claim(address.path)
         self._record: Record | None = None
         self._installation: Installation | None = None
         self._lock = threading.RLock()
@@ -62,10 +64,12 @@ class SqliteSource:
         """See the port."""
         make_state_dir(self._folder)
         with self._lock:
+            if not self._options.transient:
+                with self._changes.shown(0):  # it is a database whose changes are recorded
+                    self._claim.take()
+                self._changes.check_writable()
             self._record = Record(self._folder / "record.db")
             self._take()
-            if not self._options.transient:
-                self._changes.check_writable()
         self._pause_s = _FASTEST_S
         self._polling.begin(f"changes-{self._options.log}", {"": (lambda: self._pause_s, self._poll)})
 
@@ -77,6 +81,7 @@ class SqliteSource:
             record, self._record = self._record, None
             if record is not None:
                 record.close()
+            self._claim.release()
 
     def earliest(self) -> Datamarker:
         """See the port."""

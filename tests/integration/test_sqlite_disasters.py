@@ -180,6 +180,27 @@ def test_changes_that_another_publisher_deleted_are_reported(shop: Shop) -> None
     assert error.value.first_missing == str(int(marker.delivered) + 1)
 
 
+def test_a_second_publisher_is_refused_while_the_first_one_lives(shop: Shop, tmp_path: Path) -> None:
+    marker = put(shop, 0, 5)
+    (tmp_path / "link.db").symlink_to(shop.path)
+    for name in (shop.path, tmp_path / "link.db"):
+        second = open_source(f"sqlite://{name}", log="log", state_dir=tmp_path / "second", sharding=Sharding("log"))
+        with pytest.raises(SourceUnavailable, match=str(os.getpid())) as error:
+            second.start()
+        second.stop()
+        assert error.value.code == "already-running"
+    reading = open_source(
+        shop.url, log="log", state_dir=tmp_path / "tail", sharding=Sharding("log"), transient=True
+    )  # `wormholectl tail` deletes nothing
+    reading.start()
+    assert reading.latest() == marker
+    reading.stop()
+    shop.source.stop()
+    second.start()
+    second.stop()
+    shop.source = shop.open()
+
+
 def test_a_table_that_is_rebuilt_and_captured_again(shop: Shop) -> None:
     marker = put(shop, 0, 3)
     Statements(shop.writer, SEED).rebuild("t")

@@ -37,6 +37,7 @@ EXTENDED: Final = (
     "tests/integration/test_postgres_histories.py",
     "tests/integration/test_relay_repair.py",
     "tests/integration/test_several_behind_one_address.py",
+    "tests/system/test_captured.py",
     "tests/system/test_failover_diverged.py",
     "tests/system/test_kill_nine.py::test_nothing_is_lost_when_subscribers_dial",
     "tests/system/test_go_client.py",
