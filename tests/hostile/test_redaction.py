@@ -12,8 +12,8 @@ import sys
 
 from scripts.prepare import ROOT
 
-_CPU_S = 60
-_BYTES = 150_000
+_CPU_S = 45
+_BYTES = 220_000
 _TEXTS = [
     "a.",
     "a+a-a.a://",

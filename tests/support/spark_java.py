@@ -30,8 +30,9 @@ __all__ = ["CHEAP", "PLAIN", "PYTHON", "environment", "options", "settings"]
 
 # In the environment, which a copy of the tree borrows.
 _KEPT: Final = Path(sys.prefix) / "spark-classes"
-PYTHON: Final = {"PYTHONPATH": str(Path(__file__).with_name("spark_site"))}
-"""Variables of the processes that Spark's JVM starts."""
+PYTHON: Final = {"PYTHONPATH": f"{Path(__file__).with_name('spark_site')}{os.pathsep}{ROOT}"}
+"""Variables of the processes that Spark's JVM starts. They import this tree, also where it is a copy with a fault in it
+that borrows the environment of another tree."""
 # Nothing runs long enough here to pay for the optimizing compiler: without it, a third less processor time.
 PLAIN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of every JVM of Spark."""

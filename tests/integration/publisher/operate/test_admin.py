@@ -165,6 +165,8 @@ async def test_a_change_is_finished_when_its_client_hangs_up(world: World, monke
         await begun.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
+        with pytest.raises(grpc.RpcError):  # an answer shows that the server has read what was sent before: the hang-up
+            await ask(address, "Change", b"", token="Bearer wrong")
         go_on.set()
         await eventually(lambda: world.markers.records[KEY].control != FlowControl(), "finished")
         await eventually(lambda: bool(world.coordination.history), "kept")
