@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support.rocks_disasters import World
 from tests.support.seed import SEED
+from tests.support.small_disk import small_disk
 from tests.system.harness.ensemble import Application, Ensemble, Plan
 
 ROUNDS = int(os.environ.get("WORMHOLE_ROUNDS", "5"))
@@ -40,15 +40,10 @@ def test_nothing_is_lost_in_silence_and_the_flow_comes_live_again(tmp_path: Path
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """The publisher's state folder, on a disk of a mebibyte."""
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(state)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("nothing may be mounted here: root can")
-    yield state
-    subprocess.run(["umount", "-l", str(state)], check=True)
+    with small_disk(tmp_path / "state", "1m") as folder:
+        yield folder
 
 
 def fill(junk: Path) -> None:
@@ -58,9 +53,9 @@ def fill(junk: Path) -> None:
             pass
 
 
-def test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_of_the_state_folder_stops_no_delivery_and_passes(disk: Path, tmp_path: Path) -> None:
     ensemble = Ensemble(Plan({"good": Application({"good-1": {}})}, zookeeper=False), tmp_path)
-    publisher, junk = ensemble.publisher, small_disk / "junk"
+    publisher, junk = ensemble.publisher, disk / "junk"
     try:
         ensemble.start()
         ensemble.tell("fill 20 64")
