@@ -20,6 +20,7 @@ from tests.system.harness.mirrored import APPLICATION, FileTarget, Load, Mirrore
 PAIRS = (
     "postgres-mariadb",
     "mariadb-postgres",
+    pytest.param("postgres-mysql", marks=pytest.mark.soak),
     pytest.param("postgres-duckdb", marks=pytest.mark.soak),
     pytest.param("mysql-sqlite", marks=pytest.mark.soak),
 )
