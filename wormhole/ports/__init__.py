@@ -1,1 +1,1 @@
-"""The ports to the logs, datamarkers and dead letters of a publisher, and to what packages add by entry points."""
+"""The ports (interfaces) of log sources, table sources and stores, and the entry points by which packages add some."""

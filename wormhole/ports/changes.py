@@ -1,4 +1,4 @@
-"""Changes given as Python values, encoded and assigned to shards. The memory source and the test kit commit them."""
+"""Encodes changes given as Python values, and assigns them to shards, for the memory source and the test kit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Change(NamedTuple):
 
 
 class EncodedChange(NamedTuple):
-    """An update's bytes, its schema, and the shards that it belongs to. Only a barrier has more than one."""
+    """An update's bytes, its schema, and the shards that it belongs to. Only a barrier (TRUNCATE, DELETE_RANGE) has
+    several.
+    """
 
     shards: tuple[str, ...]
     schema: Schema
@@ -44,8 +46,7 @@ class EncodedChange(NamedTuple):
 
 
 class ChangeEncoder:
-    """Encodes changes for one log. It remembers each table's columns from earlier changes, so that a delete has them
-    too.
+    """Encodes changes for one log. It remembers each table's columns, so that the schema of a delete has them too.
 
     ``max_update_bytes``: larger updates are encoded without their values; ``None``: there is no limit.
     """
@@ -119,7 +120,7 @@ class ChangeEncoder:
         return self.shards_of(Op.READ, table, key)[0]
 
     def shards_of(self, op: Op, table: str, key: tuple[Value, ...]) -> tuple[str, ...]:
-        """The shards of an update: one, but for a barrier all that its rows may be in."""
+        """The shards of an update: one, or for a barrier every shard that may hold its rows."""
         match self._sharding.by:
             case "log":
                 return (self._log,)

@@ -1,8 +1,8 @@
-"""The port to a kind of datastore: everything that the product needs of one besides tailing its log.
+"""The port (interface) of a kind of datastore: everything that the product needs except tailing its log.
 
 A package offers an instance as an entry point of the group ``wormhole.sources``, whose name is the scheme of the
-datastore's URLs. The instance's module is imported wherever a URL is checked. Therefore the methods that tail the log
-import the modules for it themselves.
+datastore's URLs. The instance's module is imported wherever a URL is checked. Therefore a method that tails the log
+imports the modules for that when it is called.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class SourceOptions:
     system-versioned tables whose history is delivered too. ``binlog_folder``: closed files of the log that the server
     may have deleted.
 
-    ``rows_dir``: an empty folder for this reader of existing rows, if several work at a time; ``None``: there is one,
-    which has its files in ``state_dir``. ``transient``: a command reads the log for a while; the datastore keeps
+    ``rows_dir``: an empty folder for this reader of existing rows, if several work at a time; ``None``: it is the only
+    one, and has its files in ``state_dir``. ``transient``: a command reads the log for a while; the datastore keeps
     nothing for it afterwards.
 
     ``state``: where the source keeps its knowledge of the servers behind the log. All publishers that may own the log
@@ -80,12 +80,12 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a datastore can do for a log.
+    """Whether a datastore can serve a log.
 
-    ``server``: its identity, the same text on every host; of a group whose members share their identity, the group's;
-    empty: the datastore has none. ``ready``: its log can be served; ``problem``: why not. ``lacking``: what was
-    delivered of the log and is missing in this datastore, for people; empty: nothing is known to be missing.
-    ``promotable``: it is not ready only because it is a standby, which an operator promotes after its primary was lost.
+    ``server``: the identity of the server, or of the group if its members share one, the same text on every host;
+    empty: the datastore has none. ``ready``: its log can be served; ``problem``: why not. ``lacking``: the delivered
+    transactions that this datastore lacks, as text for people; empty: none are known. ``promotable``: the only reason
+    against ``ready`` is that it is a standby, which an operator promotes after the loss of its primary.
     """
 
     server: str
@@ -100,10 +100,10 @@ class ServerObjects:
     """The objects in the datastore that a publisher needs.
 
     ``missing``: the statements that create the missing objects, in order. ``present``: the statements that drop the
-    present ones. ``publisher``: the publisher that uses them now; ``in_use``: what uses them, a command included; each
-    empty if nothing does. ``kept``: what is lost if they are dropped; empty: nothing. ``others``: the parameters of a
-    URL that name the objects of other logs. ``left_out``: tables whose changes do not reach the log's readers, each
-    with the reason, in words; empty: none. ``tables``: each table with its state, in words, if triggers make the
+    present ones. ``publisher``: the publisher that uses them now; ``in_use``: the publisher or command that uses them;
+    each empty if nothing does. ``kept``: what is lost if they are dropped; empty: nothing. ``others``: the parameters
+    of a URL that name the objects of other logs. ``left_out``: tables whose changes do not reach the log's readers,
+    each with the reason, in words; empty: none. ``tables``: each table with its state, in words, if triggers make the
     log.
     """
 
@@ -132,11 +132,11 @@ class Datastore(ABC):
     ``history_tables``), each with the reason. ``table_words``: the words for one table and for several. ``user_files``:
     the file in a user's home that may hold a password; empty: none.
 
-    ``holds_log``: it keeps log until its source releases it, on a disk of its own. ``one_host``: why its log can be
-    read on one host only; empty: it can be read on any. ``on_a_disk``: it consists of files, and its source keeps its
-    knowledge of them in ``pin_folder``. The log can be read on any host that has the disk with both, and no other copy
-    can continue it. ``captures``: its log is made by triggers, which are among the :meth:`server_objects`, and which
-    only ``wormholectl capture install`` makes.
+    ``holds_log``: the datastore keeps log on its own disk until the source releases it. ``one_host``: why its log can
+    be read on one host only; empty: it can be read on any. ``on_a_disk``: the datastore consists of files, and its
+    source keeps its state in ``pin_folder``. Any host that has the disk with both can read the log. No other copy can
+    continue it. ``captures``: triggers write the log. They are among the :meth:`server_objects`, and only ``wormholectl
+    capture install`` makes them.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
@@ -167,8 +167,7 @@ class Datastore(ABC):
 
     @abstractmethod
     def examine(self, url: str, state_dir: Path, login: Login) -> Report:
-        """Findings on everything that matters for tailing the log, with ``state_dir`` as the publisher's folder. Only
-        reads.
+        """Findings on everything that matters for tailing the log. Only reads. ``state_dir``: the publisher's folder.
 
         ``init`` uses the report's tables and shows the fact named ``server``.
 
@@ -176,24 +175,24 @@ class Datastore(ABC):
         """
 
     def examine_existing_rows(self, url: str, login: Login, tables: Sequence[str]) -> Sequence[Finding]:
-        """Findings on whether the existing rows of ``tables``, patterns as in an application's ``tables``, may be read.
-        Only reads.
+        """Findings on whether the account may read the existing rows of ``tables``. Only reads. ``tables``: patterns as
+        in an application's ``tables``.
 
         The default, for a datastore that hides no table, finds nothing. Raises as :meth:`examine`.
         """
         return ()
 
     def examine_binlog_folder(self, url: str, login: Login, folder: Path) -> Sequence[Finding]:
-        """Findings on a folder with closed files of the log: what it holds, and whether that adjoins the log. Only
-        reads. Called only where ``binlog_folder`` is not refused. Raises as :meth:`examine`.
+        """Findings on a folder with closed files of the log: its content, and whether the log continues it without a
+        gap. Only reads. Called only where ``binlog_folder`` is not refused. Raises as :meth:`examine`.
         """
         return ()
 
     def standing(self, url: str, login: Login, delivered: Collection[str], *, failover: bool) -> Standing:
         """Whether the log can be served from this datastore now.
 
-        Only reads, over a connection of its own, within the time limit of one question to the datastore. Writes nothing
-        of the log's state.
+        Only reads, over a connection of its own, within the time limit of one request to the datastore. Leaves the
+        log's stored state as it is.
 
         ``url``: with the names that it may leave out, as :meth:`url_of_log` returns it. ``delivered``: the logical
         positions of the flows. ``failover``: the log may have been served from another copy before. The default: the
@@ -228,8 +227,8 @@ class Datastore(ABC):
         )
 
     def is_place(self, text: str) -> bool:
-        """Whether ``text`` has the form of a logical position of such a log. ``latest``, ``earliest`` and places such
-        as ``1/42/32768`` are handled elsewhere: they are valid for every log.
+        """Whether ``text`` has the form of a logical position of a log of this kind. ``latest``, ``earliest`` and
+        places such as ``1/42/32768`` are handled elsewhere: they are valid for every log.
         """
         return False
 
@@ -253,19 +252,19 @@ class Datastore(ABC):
         """
         return None
 
-    # -- what a publisher needs to have been made in the datastore
+    # -- objects that a publisher needs in the datastore
 
     def url_of_log(self, url: str, log: str, configured: str = "") -> str:
         """The URL with the names that it leaves out filled in.
 
-        The names come from ``configured``, the URL in a configuration. Names that are missing there too are those that
-        a publisher of the log named ``log`` makes up.
+        The names come from ``configured``, the URL in a configuration. A name that is missing there too becomes the one
+        that a publisher of the log named ``log`` uses by default.
         """
         return url
 
     def reserved(self, url: str, log: str) -> str:
-        """The objects in the datastore that a publisher of the log named ``log`` has for itself alone, in words. Of two
-        logs with the same words only one can be served. Empty, the default: none.
+        """The objects in the datastore that only the publisher of the log named ``log`` may use, in words. Two logs
+        with the same words cannot both be served. Empty, the default: there are none.
         """
         return ""
 
@@ -283,7 +282,7 @@ class Datastore(ABC):
         """Run statements of :meth:`server_objects`, after the operator agreed. Raises as :meth:`examine`."""
         raise UsageError(f"nothing is made in {self.capabilities.title}", hint="run its publisher")
 
-    # -- what `wormholectl init` asks
+    # -- questions of `wormholectl init`
 
     def name_in(self, url: str) -> str:
         """A name for a dataset and its log, from the URL alone; empty: the datastore's content gives the name."""

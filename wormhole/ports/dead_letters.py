@@ -1,10 +1,10 @@
-"""The port to the store of parked updates, and the pure rules of parking. ``tests/contract`` runs one suite over every
-store.
+"""The port (interface) of the stores of dead letters, and the pure rules of parking. ``tests/contract`` runs one suite
+over every store.
 
-An update whose handler exhausted its retries is *parked*: stored beside the datamarkers with all that is needed to
-deliver it again. Later updates of the same row have to be parked too, because the row's changes would otherwise be
-delivered out of order. So each parked row is remembered with the place of its first parked update. Updates before that
-place that are delivered again are not affected.
+An update whose handler exhausted its retries is *parked*: it becomes a dead letter, stored beside the datamarkers with
+all that is needed to deliver it again. Later updates of the same row have to be parked too, because the row's changes
+would otherwise be delivered out of order. So each parked row is stored with the place of its first parked update. An
+earlier update of the row that is redelivered is not parked.
 
 A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key may touch any row. Such an update
 is parked when any row of its table is. While it is parked, the whole table is parked.
@@ -54,10 +54,10 @@ __all__ = [
 
 @dataclass(slots=True, frozen=True)
 class UpdatePlace:
-    """The place of an update among the updates of its flow, however they were cut into batches; see push.proto.
+    """The place of an update in its flow, independent of the limits of batches; see push.proto.
 
-    ``inside``: the transaction was not finished in the batch of the update, so ``position`` is where the transaction
-    begins.
+    ``inside``: the batch of the update does not contain the end of its transaction, so ``position`` is where the
+    transaction begins.
     """
 
     position: LogPosition
@@ -75,11 +75,11 @@ class UpdatePlace:
 
 @dataclass(slots=True, frozen=True)
 class DeadLetter:
-    """A parked update without its bytes.
+    """A parked update (a letter, for short) without its bytes.
 
     ``rows``: serialized ``RowKey`` of each row that it touches. ``parked_by``: the subscriber that parked it. Only this
     subscriber may receive it again; empty: any subscriber that has the flow may. ``parked_at``: seconds since 1970.
-    ``error``: the error of its last attempt; empty: it was parked because an earlier update of its row was.
+    ``error``: the error of its last attempt; empty: it was parked because an earlier update of its row is parked.
     ``retrying``: it has to be delivered again. ``size``: bytes of its parcel.
     """
 
@@ -96,7 +96,7 @@ class DeadLetter:
 
 @dataclass(slots=True, frozen=True)
 class Parcel:
-    """The bytes to deliver an update again: its schema's canonical bytes and a batch body with it alone."""
+    """The bytes to deliver an update again: its schema's canonical bytes, and a batch body of this one update."""
 
     schema: bytes
     body: bytes
@@ -124,8 +124,7 @@ class DeadLetterStore(Protocol):
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
         """Store a letter. It replaces a letter with the same id.
 
-        Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's.
-        """
+        Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's epoch."""
 
     def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         """Mark letters to be delivered again; with ``anyone``, to any subscriber that has the flow.
@@ -136,8 +135,7 @@ class DeadLetterStore(Protocol):
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         """Delete letters. Ids without a letter are ignored.
 
-        With ``epoch``: raises :class:`~wormhole.model.errors.EpochRefused` unless it is the flow's.
-        """
+        With ``epoch``: raises :class:`~wormhole.model.errors.EpochRefused` unless it is the flow's epoch."""
 
     def forget(self, flow: FlowKey) -> None:
         """Delete all letters of the flow."""
@@ -182,7 +180,7 @@ class ParkedRows:
 
     def __init__(self, rows: Iterable[tuple[bytes, UpdatePlace]] = ()) -> None:
         self._first: dict[bytes, UpdatePlace] = {}
-        self._tables: dict[bytes, UpdatePlace] = {}  # by whole table: the first of any of its rows
+        self._tables: dict[bytes, UpdatePlace] = {}  # key of the whole table -> the first place of any of its rows
         self.tables: set[str] = set()
         """Names of the tables with parked updates."""
         for row, place in rows:
@@ -245,10 +243,10 @@ def marked(letter: DeadLetter, *, anyone: bool) -> DeadLetter:
 
 
 def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLetter, ...]:
-    """``letters`` as they are while the subscriber ``receiver`` has the flow.
+    """``letters`` with the marks that apply while the subscriber ``receiver`` has the flow.
 
-    Letters that another subscriber parked stay parked, and so do the letters bound to them. The reason: nothing proves
-    that the log ever held such an update.
+    Letters of another subscriber stay parked, and so do the letters bound to them (:func:`bound_together`). The reason:
+    nothing proves that the log ever held such an update.
     """
     foreign = [letter.id for letter in letters if letter.retrying and letter.parked_by not in ("", receiver)]
     if not foreign:
@@ -258,9 +256,9 @@ def for_receiver(letters: tuple[DeadLetter, ...], receiver: str) -> tuple[DeadLe
 
 
 def with_letter(letters: tuple[DeadLetter, ...], letter: DeadLetter) -> tuple[DeadLetter, ...]:
-    """``letters``, which are in the order of the log, with ``letter`` added in order."""
+    """``letters``, which are in log order, with ``letter`` inserted at its place."""
     at = len(letters)
-    while at and letter.place.before(letters[at - 1].place):  # most are parked in the order of the log
+    while at and letter.place.before(letters[at - 1].place):  # most letters come in log order
         at -= 1
     return (*letters[:at], letter, *letters[at:])
 

@@ -1,4 +1,4 @@
-"""The entry points of installed packages, by group and name. None is imported before it is used."""
+"""Finds the entry points of installed packages by group and name, and imports an entry point only when it is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def claims(group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
 
 @cache
 def _claims_on(path: tuple[str, ...], group: str) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """``path``: ``sys.path``, as the key of the cache: another path is searched again."""
+    """``path``: ``sys.path``, as a key of the cache, so that a changed path is searched again."""
     return merged(entry_points(group=group), declared(CHECKOUT, group))
 
 
@@ -34,7 +34,7 @@ def merged(installed: Iterable[EntryPoint], ours: Collection[EntryPoint]) -> Map
     found: dict[str, list[EntryPoint]] = {}
     for claim in sorted({*installed, *ours}):
         if ours and claim not in ours and claim.dist is not None and claim.dist.name == _DISTRIBUTION:
-            continue  # what is installed of this checkout may be of an earlier commit
+            continue  # the installed metadata of this checkout may be of an earlier commit
         found.setdefault(claim.name, []).append(claim)
     return {name: tuple(claimed) for name, claimed in found.items()}
 

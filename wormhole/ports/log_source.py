@@ -1,4 +1,4 @@
-"""The port to a datastore's log. The contract suite in :mod:`wormhole.ports.testing` runs over any source."""
+"""The port (interface) to a datastore's log. The suite in :mod:`wormhole.ports.testing` runs over any source."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class PurgedInside(PositionPurged):
 
 @dataclass(frozen=True, slots=True)
 class SlotStatus:
-    """What keeps log from deletion at the datastore, for this source.
+    """A replication slot: what keeps log from deletion at the datastore, for this source.
 
-    ``kept_bytes``: how much log it keeps. ``left_bytes``: how much more may be written until the datastore gives it up;
-    ``None``: there is no bound. ``lost``: the datastore gave it up.
+    ``kept_bytes``: how much log it keeps. ``left_bytes``: how much more may be written until the datastore gives the
+    slot up; ``None``: there is no bound. ``lost``: the datastore gave the slot up.
 
-    ``unsynced``: whether the datastore's standbys lack it although they could have it; ``None``: they cannot have it.
-    ``catalog_age``: transactions since the oldest row of the datastore's own tables that it keeps.
+    ``unsynced``: whether the datastore's standbys lack the slot; ``None``: its version cannot copy slots to standbys.
+    ``catalog_age``: transactions since the oldest row of the system catalogues that the slot keeps.
     """
 
     name: str
@@ -48,7 +48,7 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class RelayStatus:
-    """What the relay of a source holds, a record of its log on the publisher's disk.
+    """The content of a source's relay, which records the source's log on the publisher's disk.
 
     ``mode``: ``cache`` or ``hold``. ``begin``: where its first stretch begins; ``tip``: where its last one ends; both
     ``None`` while it is empty. ``stretches``: the beginning and the end of each, ascending. ``synced``: the place up to
@@ -108,7 +108,7 @@ class SourceStatus:
 
 
 class LogReader(Protocol):
-    """One position in the log, moving forward. Used by one thread; every call may block.
+    """A cursor that moves forward in the log. One thread uses it; every call may block.
 
     Order: segments come in log order. Each ``begin`` equals the previous ``end``, except after a ``gap``. Transactions:
     never interleaved. One larger than ``max_bytes`` comes in several segments, all but the last with ``marker``
@@ -118,8 +118,8 @@ class LogReader(Protocol):
     """
 
     def read(self, max_bytes: int, wait_s: float) -> Segment | None:
-        """The next piece of log: about ``max_bytes`` of encoded updates, at most a few more than one update over. From
-        a relay, a piece has the size with which it was recorded.
+        """The next piece of log, of about ``max_bytes`` of encoded updates. Its last few updates may exceed this size.
+        A piece from a relay has the size with which it was recorded.
 
         Waits up to ``wait_s`` seconds for new log at the live end, then returns ``None``. A segment without updates
         still advances the place. Raises :class:`~wormhole.model.errors.DecodeError` for a corrupt log and
@@ -132,7 +132,7 @@ class LogReader(Protocol):
 
 
 class LogRelay(Protocol):
-    """What a relay of the log can do besides :class:`LogSource`.
+    """The methods of a relay of the log besides those of :class:`LogSource`.
 
     A publisher gets the relay as an argument of its own; ``None``: there is no relay. It does not look for these
     methods in the source, because an object that wraps the source would hide them.
@@ -191,9 +191,10 @@ class LogSource(Protocol):
     def open(self, marker: Datamarker) -> LogReader:
         """A reader whose first transaction is the first one after ``marker``.
 
-        Reads the anchor again and compares it. Raises :class:`~wormhole.model.errors.PositionPurged` when the log
-        begins after the marker (:class:`PurgedInside` if log older than the marker can be read), and
-        :class:`~wormhole.model.errors.Diverged` when the anchor differs or the marker is after the end of the log.
+        Reads the transaction of the marker's anchor again, and compares it. Raises
+        :class:`~wormhole.model.errors.PositionPurged` when the log begins after the marker (:class:`PurgedInside` if
+        log older than the marker can be read), and :class:`~wormhole.model.errors.Diverged` when the anchor differs or
+        the marker is after the end of the log.
         """
 
     def shards(self) -> frozenset[str]:

@@ -16,8 +16,8 @@ def time_text(us: int) -> str:
 
 
 def begins_later(begin: Datamarker, begun_us: int) -> PositionPurged:
-    """The error for a time before the beginning of the log. The log begins at ``begin``, with what was committed from
-    about ``begun_us`` on (0: unknown).
+    """The error for a time before the beginning of the log. ``begin``: where the log begins. ``begun_us``: about when
+    its first transaction was committed, in microseconds since 1970; 0: unknown.
     """
     since = f", about {time_text(begun_us)}" if begun_us else ", at a time that is not known"
     return PositionPurged(

@@ -1,7 +1,7 @@
-"""The port to the store of datamarkers. ``tests/contract`` runs one suite over every implementation.
+"""The port (interface) of the stores of datamarkers. ``tests/contract`` runs one suite over every store.
 
 A flow's record holds its datamarker and its epoch together, so that storing a marker and checking the flow's owner is
-one transaction. A late acknowledgement of a former owner is refused, whatever its clock shows.
+one transaction. So a late acknowledgement of a former owner is refused, without a comparison of clocks.
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ class ReplayState(Enum):
 class ReplayControl:
     """The mass replay that serves a flow.
 
-    ``mode``: ``log`` or ``latest``. ``who``: the user that began it, or took it up last. ``begin``: where the flow's
-    datamarker is set before the first push (``None``: it stays). ``until``: the end of what was planned. ``snapshot``:
-    where the snapshot ends whose rows come first, if there is one. ``where``: a filter in addition to the
-    application's. ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own terms.
+    ``mode``: ``log`` or ``latest``. ``who``: the user that began it, or resumed it last. ``begin``: where the flow's
+    datamarker is set before the first push (``None``: it stays). ``until``: the end of the planned range. ``snapshot``:
+    the place of the snapshot with which the replay begins; ``None``: it begins with none. ``where``: a filter in
+    addition to the application's. ``progress``: how far a pass in mode ``latest`` is acknowledged, in the driver's own
+    encoding.
 
     ``lease_s``: how long the driver may be silent. ``ticket``: hash of the secret that permits the driver to continue.
-    ``attempts``: how often a task opened the flow, the last time at ``subscriber``; ``opener``: the name that this task
-    gave.
+    ``attempts``: how often a task opened the flow. ``subscriber`` and ``opener``: the subscriber and the name of the
+    last such task.
     """
 
     id: str
@@ -82,7 +83,7 @@ class ReplayControl:
 
 @dataclass(slots=True, frozen=True)
 class BackfillControl:
-    """The last backfill that was requested for a flow: the rows that its tables hold already.
+    """The last backfill, the delivery of rows that tables hold already, that was requested for a flow.
 
     ``generation``: rises by one with each backfill of the flow, from 1; kept for ever. ``who``: the requester,
     ``start`` for the application's own ``start = "existing"``. ``started_s``: when, seconds since 1970. ``tables``:
@@ -116,12 +117,12 @@ class BackfillControl:
 class FlowControl:
     """The requests of operators for a flow. They are kept with its record, so that they survive a restart.
 
-    ``paused``: who paused it and when, for people to read; empty: it is not paused. ``skip``: ids of updates to pass
-    over, at most :data:`MOST_SKIPPED`; the publisher removes an id once the datamarker is after its update. ``replay``:
-    the mass replay that serves it, if any. ``missing``: why it is not known where the flow continues, so that it is
-    held until an operator decides; empty: its datamarker is known. ``backfill``: the last backfill that was requested
-    for it; ``None``: none was. ``unlogged``: tables whose rows changed without a trace in the log and that no backfill
-    was requested for since, at most :data:`MOST_UNLOGGED`.
+    ``paused``: who paused it and when, for people to read; empty: it is not paused. ``skip``: ids of updates to skip,
+    at most :data:`MOST_SKIPPED`; the publisher removes an id once the datamarker is after its update. ``replay``: the
+    mass replay that serves it, if any. ``missing``: why the flow's datamarker is unknown, for which the flow is held
+    until an operator decides; empty: it is known. ``backfill``: the last backfill that was requested for it; ``None``:
+    none was. ``unlogged``: tables whose rows changed without a record in the log, and for which no backfill was
+    requested since, at most :data:`MOST_UNLOGGED`.
     """
 
     paused: str = ""
@@ -177,13 +178,13 @@ class MarkerStore(Protocol):
 
     Every method raises :class:`~wormhole.model.errors.MarkerStoreError` when the store fails (full disk, corruption;
     the message names the path and the next step). It raises :class:`~wormhole.model.errors.CoordinationLost` when the
-    store cannot be reached, or when other publishers may own the log and this one no longer does. What a method wrote
-    is durable when it returns.
+    store cannot be reached, or when this publisher no longer owns a log that other publishers may own. What a method
+    wrote is durable when it returns.
     """
 
     @property
     def owner(self) -> str:
-        """The exclusive lock that an open store holds: equal texts are the same lock, on any host.
+        """The name of the exclusive lock that an open store holds. Equal names are one lock, on any host.
 
         Empty where there is none.
         """
@@ -202,7 +203,7 @@ class MarkerStore(Protocol):
     ) -> StoredFlow:
         """Create a record if there is none. Returns the stored record.
 
-        ``epoch`` and ``control``: those of a flow that is not new, although its record is missing.
+        ``epoch`` and ``control``: the values of an older flow whose record is missing.
         """
 
     def register_all(self, records: Mapping[FlowKey, StoredFlow]) -> Mapping[FlowKey, StoredFlow]:

@@ -1,4 +1,4 @@
-"""The port to a source's stored knowledge of the servers behind its log, which it needs again at its next start."""
+"""The port (interface) by which a source stores what it knows of its log's servers, for its next start."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Final, Protocol
 __all__ = ["HISTORIES", "SourceState"]
 
 HISTORIES: Final = "histories"
-"""The document with the incarnations of the log. It is the only one that all copies of the log share."""
+"""The document with the incarnations of the log. All copies of the log share it, and no other document."""
 
 
 class SourceState(Protocol):
     """Small documents by name, each replaced as a whole.
 
-    In a folder they belong to one host. In ZooKeeper every host that may read the log finds them. A document is JSON:
-    texts, whole numbers, lists and objects. Both methods may block: call them in a thread.
+    Documents in a folder belong to one host. Documents in ZooKeeper are for every host that may read the log. A
+    document is JSON: texts, whole numbers, lists and objects. Both methods may block: call them in a thread.
     """
 
     def read(self, name: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The port to the rows that a datastore's tables hold now. A backfill reads them chunk by chunk, beside the log.
+"""The port (interface) to the rows that a datastore's tables hold now. A backfill reads them chunk by chunk, beside the
+log.
 
-A log shows a commit before a SELECT does: a server may wait for another one between writing its log and making the
-commit visible. So log positions around a SELECT do not show what the SELECT saw. Therefore a chunk is read in one
-snapshot. The source guarantees that the snapshot shows every transaction before ``not_before``, and none at or after
-``high``.
+A log shows a commit before a SELECT does: a server may wait for a replica between writing its log and making the commit
+visible. So log positions around a SELECT do not show what the SELECT saw. Therefore a chunk is read in one snapshot.
+The source guarantees that the snapshot shows every transaction before ``not_before``, and none at or after ``high``.
 
 Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table. Only the datastore orders and compares them.
 Equal rows have equal keys, byte for byte as its log has them.
@@ -58,11 +58,11 @@ class ChunkLimits:
 class Chunk:
     """Rows of one table in one snapshot, as a whole in memory.
 
-    ``rows``: by key, in the order of the keys: a serialized ``wormhole.wire.v1.Update`` with operation READ, its key
-    and ``after``, byte for byte as the decoder of the log encodes these values. ``schema``: the schema of every row,
-    which is that of the log's updates of the table. ``high``: the place of the snapshot in the log, in the source's own
-    terms (:meth:`TableSource.reached`). ``last``: the last key that was looked at, which is the ``after`` of the next
-    chunk; ``None`` when there was none. ``done``: nothing is left up to ``until``. ``unclear``: keys of
+    ``rows``: by key, in the order of the keys, a serialized ``wormhole.wire.v1.Update`` with operation READ, its key
+    and ``after``. The values are encoded byte for byte as the log's decoder encodes them. ``schema``: the schema of
+    every row, equal to that of the log's updates of the table. ``high``: the place of the snapshot in the log, in the
+    source's own terms (:meth:`TableSource.reached`). ``last``: the last key that was examined, which is the ``after``
+    of the next chunk; ``None``: no key was. ``done``: no row is left up to ``until``. ``unclear``: keys of
     :meth:`TableSource.rows` that were not found in their given spelling, although the datastore finds a row for them.
     """
 
@@ -80,9 +80,9 @@ class Chunk:
 
 
 class TableSource(Protocol):
-    """The tables of one log. Used by one thread at a time, which its calls may block. Nothing is written.
+    """The tables of one log. One thread at a time calls it, and a call may block. No call writes.
 
-    No call leaves a transaction open when it returns: an open one and an ALTER would make every query of the user wait.
+    No call leaves a transaction open when it returns: an ALTER that waits for it would block every query of the table.
 
     Every call raises :class:`~wormhole.model.errors.SourceUnavailable` when the datastore cannot be reached, ended the
     query, or does not show ``not_before`` yet after a few seconds. The caller then tries again, and requests fewer rows
@@ -94,7 +94,7 @@ class TableSource(Protocol):
         """The tables whose names are ``wanted``, as they are now, refused ones included; sorted by name.
 
         ``named``: the names that were written out in full, without a pattern. A datastore that hides tables from
-        accounts without a privilege refuses such a table by name, although it does not show whether the table exists.
+        accounts without a privilege returns such a name as a refused table, whether or not the table exists.
         """
 
     def chunk(
@@ -119,8 +119,8 @@ class TableSource(Protocol):
         """
 
     def can_ask(self, table: str, key: bytes) -> bool:
-        """Whether :meth:`rows` can decide if the table has a row of this key. The key may be any bytes, because it was
-        named by a process other than the datastore.
+        """Whether :meth:`rows` can decide if the table has a row of this key. The key may be any bytes, because it did
+        not come from the datastore.
         """
 
     def shard_of(self, table: str, key: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The pushing side of the wire protocol, pure: frames, windows and sessions.
+"""The sending side of the wire protocol: frames, windows, sessions and connections.
 
-The publisher and Spark's replay share it.
+Publishers and Spark's replay share it.
 """

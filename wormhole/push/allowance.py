@@ -14,12 +14,12 @@ __all__ = ["WORK_PER_S", "Reading", "TokenBucket", "arrival_work"]
 
 WORK_PER_S: Final = 1_000_000
 """Work per second of processor time, in the unit of `PushSession.work`."""
-_MESSAGE_WORK: Final = 200  # gRPC, of the smallest: measured 50 microseconds where many wait, 260 where each wakes it
-_BYTES_OF_WORK: Final = 1024  # gRPC, of a large one: measured 0.5 to 1 microsecond for each KiB
+_MESSAGE_WORK: Final = 200  # gRPC's, for a small message: 50 microseconds if many wait, 260 if each wakes it
+_BYTES_OF_WORK: Final = 1024  # bytes for a unit of gRPC's work: it takes 0.5 to 1 microsecond for each KiB
 _WORK_PER_S: Final = 500_000  # units of all streams together
 _MOST_PER_S: Final = 100_000  # units of one stream
-_LEAST_PER_S: Final = 10_000  # units of one stream among many: what a thousand flows answer in a second
-_AT_ONCE: Final = 20_000  # what a stream that was quiet may add to the latency of all others: 20 ms
+_LEAST_PER_S: Final = 10_000  # units of one stream among many: enough for a second's answers of a thousand flows
+_AT_ONCE: Final = 20_000  # units of a stream after silence, which delay all others by 20 ms
 
 
 def arrival_work(size: int) -> float:

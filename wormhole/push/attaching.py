@@ -1,4 +1,4 @@
-"""What a subscriber that dials sends about itself, in the metadata of the call (docs/wire.md, "Attach")."""
+"""The metadata by which a subscriber that dials identifies itself to a publisher (docs/wire.md, "Attach")."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Attaching:
     """A subscriber that dials: its application, its id, its process, and its share of the shards.
 
     ``instance``: a random text of the process, so that the publisher distinguishes a process that connects again from
-    another one with the same id. ``token``: what proves the application; empty: none. ``observes``: how many
-    seconds a client that is not a subscriber shows what the application receives.
+    another one with the same id. ``token``: the secret that proves the application; empty: none. ``observes``: how many
+    seconds a client only observes what the application receives; 0: the client is a subscriber.
     """
 
     application: str
@@ -55,7 +55,7 @@ class Attaching:
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
-        """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
+        """Inverse of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
         given = {name: value for name, value in metadata if name in {*_NAMES, _WEIGHT, _PROOF, _OBSERVE}}
         texts = []
         for name in _NAMES:

@@ -12,7 +12,7 @@ from wormhole.wire.v1 import push_pb2, update_pb2
 
 __all__ = ["chunk_end_frames", "key_schema"]
 
-_FRAME_BYTES = 256  # a message's and a frame's own fields, at most
+_FRAME_BYTES = 256  # limit for the own fields of a message and its frame
 _KEY_BYTES = 8  # tag and length of a key in a list, at most
 
 
@@ -26,12 +26,12 @@ def key_schema(chunk: ChunkRange) -> Schema:
 def chunk_end_frames(
     flow: int, epoch: int, chunk: ChunkRange, *, narrowed: bool, rows: int, max_frame_bytes: int
 ) -> Iterator[bytes]:
-    """``ChunkEnd`` frames for a chunk of which the flow was sent ``rows`` READ updates; see push.proto.
+    """The ``ChunkEnd`` frames of a chunk from which the flow was sent ``rows`` READ updates; see push.proto.
 
     Keys that were read alone may need several frames; ``rows`` is in the last one. A key that was read alone and fits
-    no frame is not sent. If the left out keys exceed the bounds, or a key of the range does not fit a frame, the frame
-    is sent as not portable and without keys, so that nothing can be concluded from the range. Rows of such keys that do
-    not exist any more are recognized at the end of the table.
+    no frame is not sent. If the left-out keys exceed the bounds, or a key of the range does not fit a frame, the frame
+    is sent as not portable and without keys, so that the subscriber concludes nothing from the range. Rows of such keys
+    that do not exist any more are recognized at the end of the table.
     """
     room = min(max_frame_bytes, MOST_FRAME_BYTES) - _FRAME_BYTES
     schema = key_schema(chunk).id

@@ -5,9 +5,9 @@ subscriber, or takes the stream of a subscriber that dialled. The session (:mod:
 frames. The owner decides what is sent, what follows from an event, and whether there is another connection.
 
 The connection bounds the work that its subscriber can cause. An allowance (:mod:`wormhole.push.allowance`) paces the
-reading. It is charged for each message that arrives. For handling the message it is charged the work that the session
-counts, or the processor time if that is more. Updates to be parked are opened in separate threads
-(:mod:`wormhole.push.peer_threads`), and the next frame is read after that.
+reading. It is charged for the arrival of each message, and for its handling: the work that the session counts, or the
+processor time if that is more. Updates to be parked are opened in separate threads (:mod:`wormhole.push.peer_threads`),
+and the next frame is read after that.
 
 A welcome has to arrive within three heartbeats, and after it some message within every three heartbeats. A breach of
 the protocol ends the connection, and the subscriber is sent the reason.
@@ -94,7 +94,7 @@ class Owner(Protocol):
 
 
 class Connection:
-    """See the module. One object is one connection: a new connection is a new object.
+    """One connection, as the module describes it. A new connection is a new object.
 
     ``heard_at``: when the last message arrived. ``welcomed_at``: when the welcome arrived; 0: it did not. Both are
     seconds of ``clock``. ``refused``: it was ended by a fault of the subscriber. ``closed``: its owner, or a refusal,
@@ -160,8 +160,8 @@ class Connection:
             self.close(StreamBroken(error.message, hint=error.hint))
 
     async def run(self, line: Line, *works: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Open the line and serve, until the connection ends or one of ``works``, which run meanwhile, returns or
-        raises.
+        """Open the line and serve it, until the connection ends or one of ``works`` returns or raises. ``works`` run
+        meanwhile.
 
         Raises :class:`~wormhole.model.errors.StreamBroken` when the connection ended,
         :class:`~wormhole.model.errors.ProtocolError` when another server answers at the address, and what
@@ -207,7 +207,7 @@ class Connection:
             async for data in self._call:
                 self.heard_at = self._clock.monotonic()
                 self._owed += arrival_work(len(data))
-                if self._owed >= _SLICE:  # a large one took the loop a moment already
+                if self._owed >= _SLICE:  # a large message occupied the event loop already
                     await self._rest()
                 self._turn_to()
                 for event in session.receive(data):
@@ -241,13 +241,13 @@ class Connection:
         self._began_s, self._began_work = self._clock.processor(), self.session.work
 
     def _turn_away(self) -> None:
-        """The work since :meth:`_turn_to` becomes owed to the allowance."""
+        """Add the work since :meth:`_turn_to` to what the allowance is charged next."""
         spent = self._clock.processor() - self._began_s
         self._traffic.reading_s += spent
         self._owed += max(self.session.work - self._began_work, spent * WORK_PER_S)
 
     async def _opened(self, wanted: ParkWanted) -> LetterArrived:
-        """The update to be parked, opened. No other frame of the subscriber is read meanwhile."""
+        """Open the update to be parked. No other frame of the subscriber is read meanwhile."""
         self._turn_away()
         arrived = wanted.arrived
         try:
@@ -258,7 +258,7 @@ class Connection:
             arrived.done()
             raise
         finally:
-            self.heard_at = self._clock.monotonic()  # it was not read meanwhile
+            self.heard_at = self._clock.monotonic()  # the subscriber was not read meanwhile
             self._turn_to()
         return LetterArrived(wanted.flow, letter, parcel, arrived.done)
 
@@ -273,8 +273,8 @@ class Connection:
         self._traffic.connections += 1
 
     async def _rest(self) -> None:
-        """Let other tasks run. A subscriber that caused much work is not read for a while, which is not taken for
-        silence.
+        """Let other tasks run. A subscriber that caused much work is not read for a while. This time does not count as
+        its silence.
         """
         now, work, self._owed = self._clock.monotonic(), self._owed, 0.0
         self._traffic.charged += work
@@ -298,7 +298,7 @@ class Connection:
         if due_s <= 0:
             await self.write(self.session.heartbeat())
             return
-        if self._tick is None:  # one timer for many messages: making it costs as much as a small one
+        if self._tick is None:  # one timer serves many messages: making one costs as much as a small message
             self._tick = asyncio.get_running_loop().call_later(min(due_s, _TICK_S), self._ticked)
         await self._wake.wait()
 
@@ -309,8 +309,8 @@ class Connection:
     async def _until_silent(self) -> None:
         """Return when nothing was heard for three heartbeats.
 
-        The writer cannot notice it, because a write to a frozen process waits for ever. Other messages of a subscriber
-        do not count before its welcome.
+        The writer cannot notice the silence, because a write to a frozen process waits for ever. Before a subscriber's
+        welcome, its other messages do not count.
         """
         longest = 3 * self._heartbeat_s
         began = self.heard_at

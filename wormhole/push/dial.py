@@ -1,4 +1,4 @@
-"""Dialling a subscriber, for a publisher's streams and the tasks of a mass replay.
+"""Dials a subscriber, for a publisher's streams and the tasks of a mass replay.
 
 The frames are those of :mod:`wormhole.push.session`.
 """
@@ -32,8 +32,8 @@ _METHOD: Final = "/wormhole.wire.v1.Subscriber/Push"
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", MOST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
-    # Data that is not read yet waits at the subscriber. Probing would let megabytes of it arrive, and receiving is
-    # work, too.
+    # Data that is not read yet waits at the subscriber. Probes of the bandwidth would let megabytes of it arrive, and
+    # receiving them is work.
     ("grpc.http2.bdp_probe", 0),
     # The caller dials again after a backoff of its own. A shared subchannel would add gRPC's backoff, and other
     # callers' too.
@@ -55,10 +55,10 @@ _HINTS: Final = {
     grpc.StatusCode.UNAUTHENTICATED: "compare the certificates of both sides; the connection is dialled again",
     grpc.StatusCode.PERMISSION_DENIED: "compare the certificates of both sides; the connection is dialled again",
 }
-# The text of grpcio when a write fails before the peer's status is known. It contains no cause.
 _CERTIFICATE: Final = (
     "replace the certificate that is named, or correct the setting; files are read again without a restart"
 )
+# The text of grpcio when a write fails before the peer's status is known. It contains no cause.
 _OF_A_CUT: Final = frozenset({"Internal error from Core"})
 
 
@@ -163,8 +163,8 @@ def check_user(peer: Peer) -> None:
 
 
 async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
-    """The error for a stream that was never established, as :func:`broken`. With TLS the certificates are checked on a
-    connection of their own.
+    """The error for a stream that was never established, in the words of :func:`broken`. With TLS the certificates are
+    checked on a connection of their own.
     """
     unavailable = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
     if peer.trust is not None and unavailable and not is_refused(error):
@@ -176,7 +176,7 @@ async def why_not_reached(error: BaseException, peer: Peer, subscriber: str) -> 
 
 
 def broken(error: BaseException, peer: Peer, subscriber: str) -> StreamBroken | ProtocolError:
-    """The error for a stream that ended, in words that tell what to change."""
+    """The error for a stream that ended, with the next step."""
     call = error if isinstance(error, grpc.aio.AioRpcError) else None
     code = None if call is None else call.code()
     details = (str(error) if call is None else call.details()) or ""

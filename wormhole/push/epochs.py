@@ -1,4 +1,4 @@
-"""The range of epochs. Both ends of a stream enforce it.
+"""The range of epochs, the numbers by which the owners of a flow follow each other. Both ends of a stream enforce it.
 
 An epoch is a 64-bit number on the wire, and stores keep it as a signed one. A peer that names an epoch without a
 successor would keep every honest publisher away from a shard for ever.

@@ -56,8 +56,9 @@ class FailedReason(Enum):
 class PushFlow:
     """One flow on one stream.
 
-    ``replay_until``: updates that end at or before this place may have been delivered before. ``generation``: as it was
-    assigned. ``marker_every_s``: how often a datamarker is offered while there are updates.
+    ``replay_until``: updates that end at or before this place may have been delivered before. ``generation``: the
+    number of its last backfill, as assigned. ``marker_every_s``: how often a datamarker is offered while there are
+    updates.
     """
 
     number: int
@@ -92,7 +93,7 @@ class Welcomed:
 
 @dataclass(slots=True, frozen=True)
 class Opened:
-    """The subscriber accepts the flow. A given ``have`` replaces the stored marker.
+    """The subscriber accepts the flow. ``have``, if given, replaces the stored marker.
 
     ``life`` (0: the subscriber keeps no counts), ``processed`` and ``epochs``: what it counted before, and in which
     epochs. ``move``: the number of the last move that the application knew when it stored ``have``; 0: unknown.
@@ -181,7 +182,7 @@ class Reported:
 class Verified:
     """The results of comparing rows of a table, since the last such event of the flow and table.
 
-    ``confirm``: the keys of its extra rows, in this event and those before it, have to be read.
+    ``confirm``: the extra keys of the table, in this event and earlier ones, have to be read from the source.
     """
 
     flow: PushFlow

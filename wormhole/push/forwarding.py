@@ -1,4 +1,4 @@
-"""What the task of a mass replay sends to a publisher that forwards its stream, in the metadata of the call."""
+"""The metadata by which the task of a mass replay identifies itself to the publisher that forwards its stream."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wormhole.model.errors import ProtocolError
 __all__ = ["MOST_ASSIGNED_BYTES", "MOST_FORWARDED_BYTES", "Forwarding"]
 
 MOST_FORWARDED_BYTES: Final = 384 << 10
-"""Bytes of the largest message of a task that a publisher forwards, but for the assignment."""
+"""Limit in bytes of a task's message that a publisher forwards, except for the assignment."""
 
 MOST_ASSIGNED_BYTES: Final = 512 << 10
-"""Bytes of the assignment. A publisher takes no larger request."""
+"""Limit in bytes of the assignment. A publisher takes no larger request."""
 
 _LONGEST: Final = 1024
 _NAMES: Final = ("wormhole-flow-bin", "wormhole-replay-bin", "wormhole-ticket-bin", "wormhole-epoch-bin")
@@ -36,7 +36,7 @@ class Forwarding:
 
     @classmethod
     def from_metadata(cls, metadata: Iterable[tuple[str, Any]]) -> Self:
-        """The opposite of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
+        """Inverse of :meth:`to_metadata`. Raises :class:`~wormhole.model.errors.ProtocolError`."""
         given = {name: value for name, value in metadata if name in _NAMES and isinstance(value, bytes)}
         try:
             flow, replay, ticket, epoch = (given[name][:_LONGEST].decode() for name in _NAMES)

@@ -1,4 +1,4 @@
-"""Frames of the publisher as bytes.
+"""Serializes the frames that the publisher sends.
 
 Small frames are made by protobuf. Batches and parts are written by hand around the shared body, because building a
 message would copy the body once more for each flow.

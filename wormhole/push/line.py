@@ -1,5 +1,5 @@
-"""The port by which a connection reaches its subscriber. :mod:`wormhole.push.dial` dials; in
-:mod:`publisher.push.attached` the subscriber dialled.
+"""The port (interface) of the transport below a connection. :mod:`wormhole.push.dial` dials the subscriber; in
+:mod:`publisher.push.attached` the subscriber dialled the publisher.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["Line", "PushCall"]
 
 PushCall = Any
-"""A stream of serialized messages: it is iterated, and has ``write``. The stubs of gRPC cannot express that a call
-without serializers carries bytes.
+"""A stream of serialized messages. Iterating it reads messages, and ``write`` sends one. gRPC's stubs cannot express
+that a call without serializers carries bytes.
 """
 
 
 class Line(Protocol):
     """The line of one connection.
 
-    ``certificate``: what the subscriber has shown, once the line is open; ``None``: any of the authority, or no TLS.
+    ``certificate``: the subscriber's certificate, once the line is open; ``None``: any certificate of the authority is
+    accepted, or the line has no TLS.
     """
 
     @property
@@ -33,13 +34,15 @@ class Line(Protocol):
         """Open the stream. Raises :class:`~wormhole.model.errors.StreamBroken`."""
 
     async def check_peer(self) -> None:
-        """Check who answered, before its welcome is accepted. Raises :class:`~wormhole.model.errors.StreamBroken`."""
+        """Check which process answered, before its welcome is accepted. Raises
+        :class:`~wormhole.model.errors.StreamBroken`.
+        """
 
     async def until_refused(self) -> None:
         """Run while the subscriber's certificate is accepted. Raises :class:`~wormhole.model.errors.StreamBroken`."""
 
     async def why_ended(self, error: grpc.RpcError, *, welcomed: bool) -> StreamBroken | ProtocolError:
-        """The error for a stream that ended, in words that tell what to change."""
+        """The error for a stream that ended, with the next step."""
 
     async def close(self) -> None:
         """End the stream; idempotent."""

@@ -1,8 +1,8 @@
-"""Moves of a flow's datamarker that its application did not make: by an operator, by a replay. Pure.
+"""Compares a datamarker that an application stored with moves of its flow's datamarker by operators and replays. Pure.
 
-Each has a number that is above those of all earlier moves of the flow. An application that stores its datamarker with
-its state stores the number of the last move that it knows beside it. So a datamarker that it stored before a move and
-one that it stored after can be distinguished, however often the move is reported.
+The moves of a flow have ascending numbers. An application that stores its datamarker with its state also stores the
+number of the last move that it knows. This number shows whether the datamarker was stored before or after a move,
+however often the move is reported.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def is_from_before(move: int, *, known: int) -> bool:
 
 
 def refuses_later(move: int, *, rewound: bool, known: int) -> bool:
-    """Whether a datamarker of the application is refused if it is after the flow's. ``known``: the number of the last
-    move that the application stored with it; 0: none. ``rewound``: as in an assignment. ``move`` is 0 if the datamarker
-    was set back by a publisher of an earlier release.
+    """Whether the application's datamarker is refused if it is after the flow's. ``known``: the number of the last move
+    that the application stored with it; 0: none. ``rewound``: as in an assignment. ``move``: 0 if a publisher of an
+    earlier release set the flow's datamarker back.
     """
     return rewound and (not move or is_from_before(move, known=known))

@@ -1,7 +1,7 @@
-"""An update that has to be parked, on its way to the store: cut into frames, put together again, and opened. Pure.
+"""Carries an update that has to be parked to the store: cuts it into frames, puts these together, and opens it. Pure.
 
-While it is put together, and until it was stored or dropped, its bytes are held against a share of memory
-(:mod:`wormhole.push.room`). Its pieces are joined when it is opened, in a thread: a large one takes a while.
+From its first frame until it is stored or dropped, its bytes count against its peer's share of memory
+(:mod:`wormhole.push.room`). A thread joins its pieces and opens it, because that takes a while if it is large.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = ["MOST_BYTES", "Arrived", "Arriving", "open_letter", "park_frames"]
 
 MOST_BYTES = 160 << 20
 """Limit in bytes of the body of one parked update. It is more than a publisher ever sends."""
-_LEAST_HELD: Final = 8 << 10  # the least memory that one takes, however small it is
+_LEAST_HELD: Final = 8 << 10  # memory that the smallest update is counted as
 _SMALL_PIECE: Final = (
     16 << 10
-)  # a smaller piece is joined with the next one: each tiny piece would cost more than its bytes
+)  # a smaller piece is joined with the next one, as an object for it costs more than its bytes
 _MOST_BESIDE: Final = 64  # fields of a body beside its update: one update in one transaction has one of each
-_LEAST_FIELD: Final = 2  # bytes of the smallest field: so few bytes have few fields
+_LEAST_FIELD: Final = 2  # bytes of the smallest field, so that the size bounds the number of fields
 _UPDATES: Final = update_pb2.BatchBody.DESCRIPTOR.fields_by_name["updates"].number
 _VALUES: Final = frozenset(
     field.number for field in update_pb2.Update.DESCRIPTOR.fields if field.message_type is not None
@@ -92,8 +92,8 @@ class Arriving:
     _held: int = 0
 
     def take(self, frame: push_pb2.Park, flow: str, body: bytes = b"") -> Arrived | None:
-        """Add the next frame. Returns the update once it is complete. ``flow``: its name, for messages. ``body``: that
-        of the frame, where it was taken out of it.
+        """Add the next frame. Returns the update once it is complete. ``flow``: its name, for messages. ``body``: the
+        body of the frame, if it was taken out of the frame.
 
         Raises :class:`~wormhole.model.errors.ProtocolError`, which names the field.
         """
@@ -162,10 +162,8 @@ def _check(parcel: Parcel) -> None:
 
 
 def _count_values(update: memoryview, left: int) -> int:
-    """The rest of ``left`` fields after subtracting those of an update, of its values, and of the entries that a value
-    may have.
-    """
-    if len(update) <= _LEAST_FIELD * left:  # counting 60,000 of them takes longer than parsing them
+    """``left`` without the number of fields of an update, of its values, and of the entries of a value."""
+    if len(update) <= _LEAST_FIELD * left:  # counting 60,000 fields takes longer than parsing them
         return left - len(update) // _LEAST_FIELD
     for number, begin, end in fields(update, left, "park.body"):
         left -= 1

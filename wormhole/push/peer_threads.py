@@ -24,7 +24,7 @@ Charge = Callable[[float], None]
 
 
 class PeerThreads:
-    """``name``: the name of the threads; ``threads``: how many peers have their turn at the same time."""
+    """Threads that peers share. ``name``: the threads' name; ``threads``: how many peers have a turn at a time."""
 
     def __init__(self, name: str, threads: int = 1, clock: Clock = SYSTEM_CLOCK) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)

@@ -13,7 +13,7 @@ __all__ = ["Redial"]
 _FIRST_S: Final = 0.05
 _LONGEST_S: Final = 5.0
 _LONGEST_REFUSED_S: Final = 60.0
-_LEFT_FAILURES: Final = 4  # one that left is dialled after 0.4 to 0.8 s: a deregistered one is forgotten before
+_LEFT_FAILURES: Final = 4  # a peer that left is dialled after 0.4 to 0.8 s, unless deregistered before
 _STEADY_S: Final = 10.0
 
 

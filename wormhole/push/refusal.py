@@ -34,7 +34,9 @@ def why_unreachable(details: str) -> str:
 
 
 def refusal_metadata(hint: str | None, code: str = "") -> tuple[tuple[str, str | bytes], ...]:
-    """The trailing metadata that carries the hint and the code to :func:`refusal_of`. A missing one is left out."""
+    """The trailing metadata that carries the hint and the code to :func:`refusal_of`. ``None`` and an empty code are
+    left out.
+    """
     found: list[tuple[str, str | bytes]] = [] if hint is None else [(_HINT, hint.encode())]
     return (*found, (_CODE, code)) if code else tuple(found)
 
@@ -46,7 +48,7 @@ def refusal_of(error: grpc.RpcError) -> tuple[str, Problem]:
     A server of an earlier release sends no code. A still earlier one sends no separate hint: its message then ends with
     the next step.
     """
-    call: Any = error  # an error raised by a call is a call, which the stubs do not show
+    call: Any = error  # gRPC's error is also the call, which its stubs do not show
     status = call.code().name if hasattr(call, "code") else ""
     details = str(call.details() or "") if hasattr(call, "details") else str(error)
     metadata = dict(call.trailing_metadata() or ()) if hasattr(call, "trailing_metadata") else {}

@@ -1,7 +1,7 @@
 """Memory for data that peers sent and that is not stored yet, limited by one budget. Pure.
 
 The budget is shared without being divided: one peer may fill it while no other needs it. When it is full, the peer that
-holds the most loses its stream, and not the one that requests more. So a peer that holds little is never refused
+holds the most loses its stream, even if another peer requests more. So a peer that holds little is never refused
 because of another one.
 """
 
@@ -31,7 +31,7 @@ class RoomFullError(ProtocolError):
 
 
 class Room:
-    """``most`` bytes for all shares together."""
+    """The budget: ``most`` bytes for all shares together."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -39,7 +39,9 @@ class Room:
         self._shares: set[Share] = set()
 
     def share(self, evict: Callable[[RoomFullError], None]) -> Share:
-        """A share for one peer. ``evict``: ends its stream with that error, and gives its unfinished data back."""
+        """A share for one peer. ``evict``: ends the peer's stream with the error, and gives back the memory of its
+        unfinished data.
+        """
         return Share(self, evict)
 
     def _largest_but(self, passed: set[Share]) -> Share | None:

@@ -104,16 +104,16 @@ MOST_OFFERED = (
 )
 _ASSIGN_BYTES = 1024  # an assignment takes at most this, without skipped and parked updates
 _FRAME_WORK = 2
-_FRAME_BYTES_OF_WORK = 8192  # it is copied, its texts are decoded
+_FRAME_BYTES_OF_WORK = 8192  # bytes of a frame for a unit: a frame is copied, and its texts are decoded
 _WINDOWS_OF_WORK = 4
 _LETTER_WORK = 300  # an update to be parked takes two turns of other threads, and an answer
 _PARK: Final = push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number
 _BODY: Final = push_pb2.Park.DESCRIPTOR.fields_by_name["body"].number
-_MOST_PARK_FIELDS: Final = 64  # today it has eight; others are of later releases
+_MOST_PARK_FIELDS: Final = 64  # this release has eight; a later one may add some
 
 
 class PushSession:
-    """See the module.
+    """The session of one stream; see the module.
 
     ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's share of the memory
     for updates that it wants to be parked; ``None``: it is not shared. ``work``: the work for what the subscriber sent,
@@ -130,7 +130,7 @@ class PushSession:
         self.verifies = False
         """Whether the subscriber's application can compare rows with its own."""
         self.takes_ranges = False
-        """Whether it removes rows of a range of keys that it holds and was not sent."""
+        """Whether the application removes the rows of a range of keys that it holds and was not sent."""
         self.stale = 0
         self._numbers = 0
         self._schemas: set[int] = set()
@@ -163,8 +163,8 @@ class PushSession:
         generation: int = 0,
         verify: VerifyMode = VerifyMode.NONE,
     ) -> tuple[PushFlow, bytes]:
-        """Open a flow that begins after ``marker``. For the keyword arguments see push.proto. ``verify``: without
-        effect for a subscriber that does not :attr:`verifies`.
+        """Open a flow that begins after ``marker``. For the keyword arguments see push.proto. ``verify``: ignored
+        unless :attr:`verifies`.
         """
         self._numbers += 1
         replayed = replay_until is not None and replay_until > marker.order
@@ -195,8 +195,8 @@ class PushSession:
         return flow, frame_bytes(push_pb2.PublisherFrame(assign=frame))
 
     def lacking(self, skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]]) -> int:
-        """The number of bytes by which an assignment with these would exceed the subscriber's largest message; 0 when
-        it fits.
+        """The number of bytes by which an assignment with ``skip`` and ``parked`` would exceed the subscriber's largest
+        message; 0 when it fits.
         """
         return max(0, _set_aside(skip, parked).ByteSize() + _ASSIGN_BYTES - self.max_frame_bytes)
 
@@ -206,8 +206,8 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(parked=frame))
 
     def letter(self, flow: PushFlow, schema: Schema, body: bytes, marker: Datamarker, now: float) -> list[bytes]:
-        """Frames of a parked update that is tried again, followed by its datamarker. The ack of this marker shows that
-        the update was processed.
+        """Frames of a parked update that is delivered again, followed by its datamarker. The ack of this marker shows
+        that the update was processed.
 
         Nothing may be in flight, and ``marker`` must not be offered already.
         """
@@ -312,7 +312,7 @@ class PushSession:
         return [*self.schemas((key_schema(chunk),)), *ends]
 
     def scan_end(self, flow: PushFlow, table: str, generation: int, rows: int) -> bytes:
-        """The frame after every row of the table was sent in this generation, ``rows`` READ updates.
+        """The frame after the last row of the table in this generation. ``rows``: the number of READ updates in all.
 
         It follows the last :meth:`chunk_end` of the table and precedes the next datamarker.
         """
@@ -322,7 +322,7 @@ class PushSession:
         return frame_bytes(push_pb2.PublisherFrame(scan_end=frame))
 
     def revoke(self, flow: PushFlow, cause: str) -> bytes:
-        """Request the flow back; :class:`Released` answers."""
+        """Request that the subscriber releases the flow; :class:`Released` answers."""
         flow.phase = FlowPhase.REVOKED
         frame = push_pb2.Revoke(flow=flow.number, epoch=flow.epoch, cause=cause)
         return frame_bytes(push_pb2.PublisherFrame(revoke=frame))
@@ -487,7 +487,7 @@ class PushSession:
         whole = flow.parking.take(frame, flow.name, body)
         if whole is None:
             return None
-        if schema_id(whole.schema) not in self._schemas:  # nor parsed: it may have any number of columns
+        if schema_id(whole.schema) not in self._schemas:  # not parsed before: it may have any number of columns
             whole.done()
             raise ProtocolError(f"park.schema: {flow.name} was sent no update with this schema on this stream")
         self.work += _LETTER_WORK
@@ -515,8 +515,8 @@ def _set_aside(skip: Iterable[str], parked: Iterable[tuple[bytes, UpdatePlace]])
 
 
 def _parsed(piece: memoryview) -> tuple[push_pb2.SubscriberFrame, bytes]:
-    """One frame; and the body of the update that it carries, if the frame is large and then lacks it. Its first field
-    is its kind; only a frame that carries an update may be large.
+    """One frame, and the body of its update if the frame is large, which is then missing in the frame. The first field
+    of a frame is its kind. Only a frame that carries an update may be large.
     """
     try:
         if len(piece) <= MOST_FRAME_BYTES:
@@ -547,7 +547,7 @@ def _without_body(park: memoryview) -> tuple[bytes, bytes]:
 
 
 def _report(given: push_pb2.HandlerReport) -> push_pb2.HandlerReport:
-    """A copy, which keeps no other part of its message in memory."""
+    """A checked copy of the report, which keeps no other part of its message in memory."""
     return push_pb2.HandlerReport(
         updates=given.updates,
         busy_s=check_seconds(given.busy_s, "report.busy_s"),

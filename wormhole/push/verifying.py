@@ -1,7 +1,7 @@
 """A subscriber's reports on the verification of one flow: their bounds and their meaning. Pure.
 
-A subscriber compares no more rows than it was sent, and repairs no more than differ. Only after the end of a table's
-scan it reports that the table is complete, or that its extra keys have to be read.
+A subscriber may report no more compared rows than it was sent, and no more repaired rows than differ. Only after the
+end of a table's scan may it report that the table is complete, or that its extra keys have to be read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MOST_COUNT: Final = 1 << 53
 
 @dataclass(slots=True)
 class _Table:
-    """``sent``: number of READ updates. ``scans``: how often the end of its scan was sent. ``found``: what was reported
-    for it.
+    """One table. ``sent``: number of READ updates. ``scans``: how often the end of its scan was sent. ``found``: the
+    sum of the reports.
     """
 
     found: TableVerification
@@ -52,7 +52,7 @@ class Verifying:
         self._of(table).scans += 1
 
     def take(self, frame: push_pb2.Verified, flow: str) -> tuple[TableVerification, bool]:
-        """The results that the frame adds, and whether it requests that its extra keys are read.
+        """The results that the frame adds, and whether the subscriber requests that the table's extra keys are read.
 
         Raises :class:`~wormhole.model.errors.ProtocolError`.
         """

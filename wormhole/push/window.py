@@ -1,4 +1,4 @@
-"""Credit of one flow: the only place where bytes in flight are counted."""
+"""Limits the bytes of a flow that are in flight to the credit that its subscriber gave. Nothing else counts them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Harness(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change]) -> None:
-        """Commit one transaction, or one for each change if a transaction can not hold :attr:`several`."""
+        """Commit one transaction, or one for each change if a transaction cannot hold :attr:`several`."""
 
     @abstractmethod
     def rotate(self) -> None:
@@ -55,7 +55,7 @@ class Harness(ABC):
 
     @abstractmethod
     def purge(self) -> None:
-        """Let the log lose everything that it holds, then commit a put of the key ``after the purge``."""
+        """Make the datastore delete all of its log so far, then commit a put of the key ``after the purge``."""
 
     @abstractmethod
     def save(self) -> None:
@@ -72,7 +72,7 @@ class Harness(ABC):
         """Stop the source and the datastore."""
 
     def committed(self, read: Read) -> list[tuple[str, str, bytes]]:
-        """Operation, table in updates and key of each change that was read, as it was committed."""
+        """Operation, table name in updates and key of each change that was read, in committed form."""
         return [(update.op, update.table, cast(bytes, update.key[0])) for update in read.updates]
 
     def table(self, name: str) -> str:
@@ -184,7 +184,7 @@ class LogSourceContract:
             segment = reader.read(200, 1.0)
             assert segment is not None
             read.add(segment)
-            # Every fifth: each takes a reader to the end.
+            # Only every fifth marker, because each needs a reader that reads to the end.
             if segment.marker is not None and len(read.markers) % 5 == 1:
                 rest = read_log(harness.source, segment.marker)
                 assert read.ids() + rest.ids() == whole.ids(), (
@@ -194,7 +194,7 @@ class LogSourceContract:
 
     def test_markers_and_times_outlive_a_restart(self, harness: Harness) -> None:
         start = harness.source.latest()
-        began_us = time.time_ns() // 1000 - 1_000_000  # times may be as much too early: whole seconds, an index of them
+        began_us = time.time_ns() // 1000 - 1_000_000  # some logs have whole seconds: a second too early
         for n in range(3):
             _put(harness, n * 3, 3)
             harness.rotate()
@@ -422,7 +422,7 @@ class LogSourceContract:
             if len(times) == 10:
                 harness.rotate()
             read_until(reader, harness.source.latest().order, into=read)
-            between = reader.read(1 << 20, 0.1)  # no update: the time between two transactions
+            between = reader.read(1 << 20, 0.1)  # reads no update, only lets time pass
             if between is not None:
                 read.add(between)
             times = [u.committed_at_us for u in read.updates]

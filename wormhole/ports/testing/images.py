@@ -1,4 +1,4 @@
-"""The rows that result from a log's updates, with the bytes that reading them has to return."""
+"""Applies a log's updates to rows, in the form in which a table source has to return these rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Image:
 
 
 class LogImages:
-    """Follows a log from ``start``, where its tables are empty. Its updates are whole images and deletes.
+    """Follows a log from ``start``, where its tables are empty. Its updates have to be whole images and deletes.
 
     ``tables``: by table name in updates, the rows by key. ``marker``: the place of these rows.
     """
@@ -39,7 +39,7 @@ class LogImages:
         self._reader = source.open(start)
 
     def step(self) -> None:
-        """Read to the next datamarker: one transaction, of the smallest pieces that the source makes."""
+        """Read one transaction, to the next datamarker, in the smallest pieces that the source makes."""
         limit = time.monotonic() + LIMIT_S
         before = self.marker
         while self.marker is before:

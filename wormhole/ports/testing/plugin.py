@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # loaded into every pytest where the package is installed
+if TYPE_CHECKING:  # every run of pytest loads this module where the package is installed
     from wormhole.model.sharding import Sharding
     from wormhole.ports.testing.contract import Harness, MakeHarness
 
 __all__ = ["harness", "make_harness", "new_harness"]
 
-# A failed assertion shows both sides.
+# Lets a failed assertion of these modules show both sides.
 pytest.register_assert_rewrite(
     *(f"wormhole.ports.testing.{module}" for module in ("contract", "images", "reading", "table_contract"))
 )
@@ -22,13 +22,13 @@ pytest.register_assert_rewrite(
 
 @pytest.fixture
 def new_harness() -> MakeHarness:
-    """The harness of a source, made of its sharding. The test module of the source defines it."""
+    """Makes the harness of a source from a sharding. The test module of the source defines this fixture."""
     pytest.fail("define a fixture new_harness that returns the class of your harness: docs/write-a-source.md shows one")
 
 
 @pytest.fixture
 def make_harness(new_harness: MakeHarness) -> Iterator[MakeHarness]:
-    """Makes harnesses, which are closed after the test."""
+    """Makes harnesses, and closes them after the test."""
     with ExitStack() as made:
 
         def make(sharding: Sharding) -> Harness:

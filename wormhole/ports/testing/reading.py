@@ -1,6 +1,4 @@
-"""The results of a reader of a log, as values that tests compare. The rules of the port are checked at the same
-time.
-"""
+"""Collects what a reader of a log returns, as values that tests compare, and checks the rules of the port."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ LIMIT_S = 300.0
 class ReadUpdate:
     """One update.
 
-    ``place``: the file and offset after its transaction. In a piece that does not end the transaction: where it begins.
+    ``place``: the file and offset after its transaction. If the piece does not end the transaction: where that begins.
     """
 
     id: str
@@ -56,7 +54,7 @@ class Read:
     """Bytes of the largest segment."""
     last_end: LogPosition | None = None
     unfinished: dict[str, str] = field(default_factory=dict)
-    """Shard -> transaction that continues there."""
+    """Shard -> its transaction that has not ended."""
 
     def ids(self) -> list[str]:
         """Ids of the updates."""
@@ -67,7 +65,7 @@ class Read:
         return [update.key[0] for update in self.updates]
 
     def check_ends(self) -> None:
-        """Check that each transaction ended once in each shard of which it changed a row."""
+        """Check that each transaction ended once in each shard in which it changed a row."""
         touched = {(update.shard, update.id.rpartition(":")[0]) for update in self.updates}
         assert set(self.ended) == touched
         assert len(self.ended) == len(touched)
@@ -126,7 +124,7 @@ class Read:
                     assert parsed.position_of(tx) <= segment.end, "a transaction ends behind its segment"
                 else:
                     self.unfinished[shard] = parsed.transaction_id(tx)
-        # Each shard has a run. Their updates are put back in log order, as far as the transactions' numbers show it.
+        # Each shard has a run. All updates are sorted into log order, as far as transaction numbers show it.
         if len(segment.runs) > 1:
             found.sort(key=lambda one: one[:2])
         self.updates += [update for _, _, update in found]

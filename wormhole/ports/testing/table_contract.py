@@ -44,7 +44,7 @@ class TableHarness(Harness):
 
     @abstractmethod
     def reopen_tables(self) -> None:
-        """Close ``tables`` and open others."""
+        """Close ``tables`` and open a new one."""
 
     @abstractmethod
     def drop(self, name: str) -> None:
@@ -85,7 +85,7 @@ def _writing(commit: Callable[[], None]) -> Iterator[None]:
 
 
 def _check_snapshot(tables: TableHarness, images: LogImages, commit: Callable[[int], None], read: _Read) -> None:
-    """Check that the rows of ``read``, beside a writer, are the table at one place between ``not_before`` and
+    """Check that the rows which ``read`` returns during writes are the table at one place between ``not_before`` and
     ``high``.
     """
     name, numbers = tables.table("a"), count()
@@ -104,7 +104,7 @@ def _check_snapshot(tables: TableHarness, images: LogImages, commit: Callable[[i
 
 
 def _fill(harness: TableHarness, rows: int = _ROWS) -> None:
-    """Rows of several sizes in ``a``, some of them changed and deleted again, and three rows in ``b``."""
+    """Commit rows of several sizes in ``a``, change and delete some of them, and commit three rows in ``b``."""
     harness.commit([("put", "a", b"%04d" % n, b"v" * n) for n in range(rows)])
     harness.commit([("put", "a", b"%04d" % n, b"changed") for n in range(0, rows, 5)])
     harness.commit([("delete", "a", b"%04d" % n) for n in range(3, rows, 7)])
