@@ -1,8 +1,8 @@
-"""The list of all metrics. Exporters take their metrics from here, a test compares docs/metrics.md, the alerts and the
+"""The list of all metrics. Exporters take their metrics from it. A test compares docs/metrics.md, the alerts and the
 dashboard with it.
 
-What belongs to a publisher begins with its log's labels (dataset, copy, log), so that a monitor can join the metrics of
-its publishers line by line. A value that is not known is left out and is not 0.
+A publisher's metric begins with the labels of its log (dataset, copy, log), so that a monitor can join the metrics of
+its publishers line by line. An unknown value is left out. It is not exported as 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics for prometheus-client, in an application that uses it. Our own processes use :mod:`wormhole.metrics.text`."""
+"""Metrics for an application that uses prometheus-client. Wormhole's own processes use :mod:`wormhole.metrics.text`."""
 
 from __future__ import annotations
 

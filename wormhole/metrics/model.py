@@ -15,13 +15,13 @@ class Kind(Enum):
     """The behaviour of a metric's values."""
 
     COUNTER = "counter"
-    """Only rises. It begins at 0 with the process, or with its flow or stream."""
+    """The value only rises. It begins at 0 with the process, or with its flow or stream."""
     GAUGE = "gauge"
     """Rises and falls."""
     HISTOGRAM = "histogram"
     """How often a value was below each of several bounds."""
     INFO = "info"
-    """Always 1; its labels have the content."""
+    """The value is always 1. The labels have the content."""
 
 
 class Exporter(Enum):
@@ -36,7 +36,7 @@ class Exporter(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the list.
+    """One metric of the list.
 
     ``name``: its name in Prometheus, with its unit. ``meaning``: one sentence or two. ``labels``: names, in the order
     in which a :class:`Sample` has their values. ``buckets``: upper bounds of a histogram, ascending, without infinity.
@@ -73,7 +73,7 @@ class HistogramSample:
 
 
 class Histogram:
-    """Counts values by size; one addition for each."""
+    """Counts values by bucket, and adds them up."""
 
     __slots__ = ("_counts", "_total", "metric")
 

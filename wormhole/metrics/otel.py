@@ -54,7 +54,7 @@ def exported(exporter: Exporter, samples: Callable[[], Samples]) -> Iterator[Non
 
 
 def on_this_loop(collect: Callable[[], Coroutine[Any, Any, Samples]]) -> Callable[[], Samples]:
-    """``collect`` for :func:`exported`, run on the event loop that runs now. From other threads only."""
+    """``collect`` as a function for :func:`exported`, which runs it on this event loop. Only for other threads."""
     loop = asyncio.get_running_loop()
     return lambda: asyncio.run_coroutine_threadsafe(collect(), loop).result(_ANSWER_S)
 

@@ -28,7 +28,7 @@ def process_figures() -> ProcessFigures:
     """The present figures. Reads files of /proc: call it in a thread."""
     try:
         memory = int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE
-        files = len(os.listdir("/proc/self/fd")) - 1  # the listing's own
+        files = len(os.listdir("/proc/self/fd")) - 1  # without the descriptor of the listing
     except OSError:
         return ProcessFigures(None, time.process_time(), None)
     return ProcessFigures(memory, time.process_time(), files)

@@ -1,4 +1,4 @@
-"""Writes values of the list in the text format that Prometheus reads.
+"""Writes metrics and their values in the text format that Prometheus reads.
 
 Standard library only: a library for it takes 2 MB of memory in every process.
 """

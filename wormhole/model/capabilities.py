@@ -1,4 +1,4 @@
-"""What the updates of a datastore hold. It decides which filters can be evaluated and which settings fit."""
+"""The content of a datastore's updates, by which filters and settings of its applications are checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Capabilities:
 
     ``title``: the name of the datastore in messages. ``of_bytes``: a key is one piece of bytes, and a value is bytes
     until a format is declared for it. ``databases``: tables are named ``database.table``; ``table_name`` and
-    ``example_database``: how messages say that. ``more_tables``: tables of the log that belong to no database.
+    ``example_database``: the words for that in messages. ``more_tables``: tables of the log that belong to no database.
     ``row_before``: updates hold the row before the change. ``ops``: the operations that the log distinguishes.
     """
 

@@ -6,19 +6,19 @@ the error carries a narrower one::
     WormholeError                     failed                   the base of all
     ├── Retryable                     try-again                passes by itself: try again with backoff
     │   ├── SourceUnavailable         source-unavailable       the datastore's log cannot be reached just now
-    │   │   ├── ChunkUnavailable      chunk-unavailable        the reading of some rows was ended before it was through
-    │   │   └── SourceSilent          source-silent            it was reached, and sends nothing
+    │   │   ├── ChunkUnavailable      chunk-unavailable        the datastore ended a read of rows before it was complete
+    │   │   └── SourceSilent          source-silent            the datastore was reached, and sends nothing
     │   ├── CoordinationLost          coordination-lost        no contact with ZooKeeper
     │   ├── ArchiveUnavailable        archive-unavailable      the archive cannot be reached or written just now
     │   ├── ArchiveConflict           archive-conflict         another writer of the archive committed first
-    │   ├── TransactionRolledBack     transaction-rolled-back  the database rolled back what was delivered in part
+    │   ├── TransactionRolledBack     transaction-rolled-back  the database rolled back a transaction delivered in part
     │   ├── TargetUnavailable         target-unavailable       the application's own database fails just now
     │   └── StreamBroken              stream-broken            the connection to a subscriber ended
     ├── Fatal                         needs-operator           an operator has to act before this part continues
-    │   ├── DecodeError               log-undecodable          the log holds what cannot be decoded
+    │   ├── DecodeError               log-undecodable          the log holds bytes that cannot be decoded
     │   ├── PositionPurged            marker-purged            the log no longer reaches back to the place
     │   ├── Diverged                  log-diverged             the log is not the one that the marker came from
-    │   ├── UnsupportedLog            log-unsupported          a log of a kind that cannot be tailed rightly
+    │   ├── UnsupportedLog            log-unsupported          a log of a kind that cannot be tailed correctly
     │   ├── UnreadableTable           table-unreadable         the existing rows of one table cannot be read
     │   ├── MarkerStoreError          marker-store-failed      a datamarker could not be stored or read
     │   ├── EpochRefused              owner-elsewhere          a newer owner holds the flow
@@ -28,7 +28,7 @@ the error carries a narrower one::
     │   ├── ModelMismatch             model-mismatch           a row does not fit the application's model
     │   ├── TargetRefused             target-refused           what the application stored does not fit its flow
     │   └── HandlerFailed             handler-failed           the application's callback exhausted its retries
-    └── UsageError                    wrong-request            what was asked for is wrong: correct the request
+    └── UsageError                    wrong-request            the request is wrong: correct it
         ├── ConfigError               config-invalid           configuration: file, field, value, what is allowed
         ├── FilterError               filter-invalid           a filter does not parse or cannot be decided
         ├── PositionError             position-invalid         the text is no position of this log
@@ -107,7 +107,7 @@ class WormholeError(Exception):
             self.code = code
 
     def at(self, *, shard: str | None = None, flow: str | None = None, position: str | None = None) -> WormholeError:
-        """Add what the raising layer did not know. Parts that are known already stay. Returns ``self``."""
+        """Add the parts of the place that the raising layer did not know. Known parts stay. Returns ``self``."""
         self.shard = self.shard or shard
         self.flow = self.flow or flow
         self.position = self.position or position
@@ -185,7 +185,7 @@ class ArchiveConflict(Retryable):
 
 
 class TransactionRolledBack(Retryable):
-    """The database rolled back a transaction of which a part was delivered.
+    """The database rolled back a transaction that was delivered in part.
 
     The application has to undo what it did with that part.
     """
@@ -219,8 +219,7 @@ class DecodeError(Fatal):
     """The log holds bytes that are not a valid record. The message names record, field and position.
 
     ``tables``: the affected tables, as ``database.table``; empty: possibly all. ``update_id``: the id of the update
-    that is missing because of it, by which an operator can skip it (``wormholectl flows skip``); empty if there is
-    none.
+    that cannot be decoded, for ``wormholectl flows skip``; empty if there is none.
     """
 
     code: str = "log-undecodable"
@@ -249,8 +248,8 @@ class Diverged(Fatal):
     """The log is not the one that the marker came from (restored, reset, or failed over to a lagging copy).
 
     ``first_missing`` and ``last_missing``: logical positions, inclusive, empty when unknown. The updates between them
-    were delivered, or may have been, and are no longer in the log. For a database of files the range is what the
-    marker's own history held after the marker.
+    were delivered, or may have been, and are no longer in the log. For a database that consists of files, the range is
+    that of the marker's own history after the marker.
 
     ``resume``: a place (see :meth:`wormhole.ports.log_source.LogSource.locate`) from which the log continues as if the
     missing range had never been delivered; empty: the beginning of the log.

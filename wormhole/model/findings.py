@@ -1,4 +1,4 @@
-"""The findings of a doctor: the only type that the command line renders."""
+"""The findings of ``wormholectl doctor`` and ``init`` about a datastore. Every datastore returns this type."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SeenTable:
-    """A table.
+    """A table of the datastore.
 
     ``database``: empty if the datastore has none. ``key_columns``: the number of columns of the key in the log, 0
-    without one. ``rows``: about how many; ``None``: not known.
+    without one. ``rows``: the estimated number of its rows; ``None``: not known.
     """
 
     database: str
@@ -82,8 +82,8 @@ class LogGrowth:
 class Report:
     """All findings about one datastore.
 
-    ``facts``: what identifies it, by name. ``tables``: the tables that were seen. ``growth``: the growth of its log;
-    ``None`` if it was not requested. Growth is not rendered.
+    ``facts``: short texts about the datastore, such as its version, by name. ``tables``: the tables that were seen.
+    ``growth``: the growth of its log; ``None`` if it was not requested. Growth is not rendered.
     """
 
     url: str

@@ -11,6 +11,7 @@ FlowKey = tuple[str, str]
 def start_key(application: str, log: str) -> FlowKey:
     """The key of the record that holds where the application starts in ``log``. The marker of this record never moves.
 
-    It is kept like a flow's. No shard has such a name: in a shard's name a ``%`` is followed by hexadecimal digits.
+    The record is stored like a flow's. No shard has such a name: in a shard's name a ``%`` is followed by hexadecimal
+    digits.
     """
     return (application, f"{log}.%start")

@@ -1,7 +1,4 @@
-"""JSON that another program may have written: a node of ZooKeeper, an archive's manifest, a file in a state folder.
-
-Pure.
-"""
+"""Reads JSON that another program may have written: a node of ZooKeeper, a manifest, a file in a state folder. Pure."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class LogGap:
 
     ``first_missing`` and ``last_missing`` are logical positions of the source, inclusive; empty when unknown.
     ``message``: what happened and where. ``behind``: the ``delivered`` of a datamarker directly after the gap; empty:
-    ``last_missing``. The two differ if a position is a set, because the range must not name what was delivered before.
+    ``last_missing``. The two differ if a position is a set, because the range must not name transactions that were
+    delivered before.
     """
 
     kind: LossKind

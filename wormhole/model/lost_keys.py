@@ -1,4 +1,4 @@
-"""The known rows that changed in a lost range of a log. A repair has to read them again."""
+"""The keys of rows that changed in a lost range of a log, as far as they are known. A repair reads these rows again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MOST_KEY_BYTES: Final = 8 << 20
 class TableKeys:
     """The rows of one table whose changes were lost.
 
-    ``key``: the columns of ``keys``, which are serialized ``RowKey`` messages without a table. ``whole``: why any of
-    its rows may have changed; empty if ``keys`` are all rows that did.
+    ``key``: the columns of ``keys``, which are serialized ``RowKey`` messages without a table. ``whole``: why any row
+    of the table may have changed; empty: only the rows of ``keys`` changed.
     """
 
     key: tuple[Column, ...] = ()
@@ -31,7 +31,7 @@ class TableKeys:
     whole: str = ""
 
     def joined(self, other: TableKeys) -> TableKeys:
-        """The rows that changed in either."""
+        """The rows that changed in this range or the other."""
         if self.whole or other.whole:
             return TableKeys(whole=self.whole or other.whole)
         if self.key != other.key:

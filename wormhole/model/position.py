@@ -3,9 +3,9 @@
 A place always means **next to read**: everything before it was read, nothing at or after it. Every stage
 relies on this sentence.
 
-A stored place, the :class:`Datamarker`, has four parts, because no single number does all that is asked of it:
-``order`` sorts within one log, ``delivered`` finds the place in another incarnation or copy of it, ``read_from`` lets a
-restart see transactions that were prepared before the place, and ``anchor`` proves that the log is still the same.
+A stored place, the :class:`Datamarker`, has four parts, because no single number has all four uses: ``order`` sorts
+within one log, ``delivered`` finds the place in another incarnation or copy of it, ``read_from`` lets a restart see
+transactions that were prepared before the place, and ``anchor`` proves that the log is still the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wormhole.model.errors import PositionError
 __all__ = ["LOG_BYTES", "Anchor", "Datamarker", "LastAck", "LogPosition", "flow_name"]
 
 LOG_BYTES: Final = "log:"
-"""The prefix of an anchor's id if the anchor is of bytes of the log instead of a transaction."""
+"""The prefix of an anchor's id if the anchor is a piece of the log instead of a transaction."""
 
 _ORDER: Final = struct.Struct(">IQQ")
 
@@ -73,8 +73,8 @@ class LogPosition:
 class Anchor:
     """The last transaction before a place: its id, the CRC32C of its log bytes, and where they begin.
 
-    After a long time without a transaction an anchor may be of bytes of the log instead. Its id then joins with ``:``
-    the prefix :data:`LOG_BYTES`, the server and history that the bytes are of, and the offset after them.
+    After a long time without a transaction, an anchor may be a piece of the log instead. Its id then consists of the
+    prefix :data:`LOG_BYTES`, the server and its history, and the offset after the piece, joined with ``:``.
     """
 
     id: str
@@ -83,14 +83,12 @@ class Anchor:
 
     @property
     def is_of_log_bytes(self) -> bool:
-        """Whether the anchor is of bytes of the log, and not of a transaction."""
+        """Whether the anchor is a piece of the log, not a transaction."""
         return self.id.startswith(LOG_BYTES)
 
     @property
     def log_bytes_end(self) -> int:
-        """The offset after the bytes. The datamarker's place may be later: it advances more often than an anchor is
-        taken.
-        """
+        """The offset after the piece of the log. The datamarker's place may be later: it advances more often."""
         end = self.id.rpartition(":")[2]
         return int(end) if end.isdecimal() else 0
 
@@ -100,10 +98,10 @@ class Datamarker:
     """A place that may be stored: always at a transaction's end.
 
     ``delivered``: logical position of everything before the place, in the source's own terms, such as the number of the
-    last update before it or a set of transaction ids. ``read_from``: the oldest transaction prepared before the place
-    and not resolved there, else equal to ``order``. ``anchor``: ``None`` when no transaction before the place is known.
-    ``committed_at_us``: commit time of the last transaction before the place, microseconds since 1970 in UTC, 0 if
-    unknown. ``backfill``: the progress of the flow's backfill, empty without one; opaque here
+    last update before it or a set of transaction ids. ``read_from``: where the oldest transaction begins that is
+    prepared but not resolved at the place; without one, equal to ``order``. ``anchor``: ``None`` when no transaction
+    before the place is known. ``committed_at_us``: commit time of the last transaction before the place, microseconds
+    since 1970 in UTC, 0 if unknown. ``backfill``: the progress of the flow's backfill, empty without one; opaque here
     (``caravan.backfill.progress``). ``shard``: filled in when an application receives the datamarker, so that an
     application with several shards can distinguish them; not part of the place, not stored and not compared.
     """
@@ -117,7 +115,7 @@ class Datamarker:
     shard: str = field(default="", compare=False)
 
     def is_place_of(self, other: Datamarker) -> bool:
-        """Whether the same updates are before both, in whichever history of the log."""
+        """Whether both places follow the same updates, perhaps in two histories of the log."""
         return self.delivered == other.delivered if self.delivered or other.delivered else self.order == other.order
 
     def __str__(self) -> str:

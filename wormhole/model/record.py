@@ -1,4 +1,4 @@
-"""Small records as JSON objects: nodes of ZooKeeper and files of a state folder, each a pydantic model.
+"""Reads and checks small stored records: nodes of ZooKeeper and files of a state folder, each a JSON object.
 
 The threat: a process that may write to ZooKeeper or to a state folder may be hostile. A record may hold other types,
 texts of megabytes, numbers beyond every type, nesting beyond the stack, and fields that this release does not know.
@@ -66,7 +66,7 @@ class StoredRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
     largest: ClassVar = 512 << 10
-    """Limit in bytes. A change of the history whose texts are full fits, with each character escaped."""
+    """Limit in bytes. An entry of the change history with the longest texts fits, even with each character escaped."""
 
     @classmethod
     def read(cls, data: str | bytes, where: str, hint: str = "") -> Self:

@@ -1,4 +1,4 @@
-"""Writing a whole file in one step, and making what was done in a folder durable."""
+"""Writes a whole file in one step, and makes files and the list of a folder's files durable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replace_file(path: Path, data: str | bytes, *, sync: bool = True, opener: _O
 
 
 def make_file(path: Path, data: str | bytes, *, opener: _Opener | None = None) -> bool:
-    """Make the file ``path`` with ``data`` in one step; false if there is one, which stays. Blocks.
+    """Create the file ``path`` with ``data`` in one step. False if the file exists, which is then not changed. Blocks.
 
     The content is on the disk before the file exists. Raises ``OSError``, also on a file system without hard links.
     """
@@ -36,7 +36,7 @@ def make_file(path: Path, data: str | bytes, *, opener: _Opener | None = None) -
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make a file's content durable, or which files a folder has. Blocks. Raises ``OSError``."""
+    """Make the content of a file, or the list of a folder's files, durable. Blocks. Raises ``OSError``."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

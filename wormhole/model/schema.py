@@ -1,4 +1,4 @@
-"""Names and types of an update's values, sent once per stream and referred to by content hash.
+"""The schema of updates: names and types of their values. A stream sends it once; updates refer to it by its hash.
 
 The id of a schema is the same on every stream, after every restart and in the archive, because it is a hash of the
 schema's canonical bytes: the protobuf serialization of :class:`~wormhole.wire.v1.schema_pb2.Schema` with fields in
@@ -66,7 +66,7 @@ def schema_id(canonical: bytes) -> int:
 
 
 def free_names(names: Iterable[str]) -> dict[str, str]:
-    """A free name for each column, by its own name.
+    """A name for each column that does not collide in SQL tables, by the column's own name.
 
     SQL ignores case, and names that begin with ``_`` are reserved for the product. A reserved name, or a name that is
     taken, gets an ``_`` at its end.

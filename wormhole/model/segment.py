@@ -1,8 +1,7 @@
 """The result of reading a source: a contiguous piece of log, decoded and encoded for the wire.
 
-It is the only type on the edge between ``datastores`` and ``caravan``. A segment holds, for each shard that the piece
-touches, a :class:`Run` of encoded updates. The bytes are encoded once and shared by every flow, the change buffer and
-the archive.
+It is the only type that ``datastores`` hand to ``caravan``. A segment holds, for each shard that the piece touches, a
+:class:`Run` of encoded updates. The bytes are encoded once and shared by every flow, the change buffer and the archive.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Run:
     unfiltered body needs no work per update; ``ends[i]`` is where update ``i`` ends in it (array ``I``).
     ``schema_index``: per update, into ``schemas``; empty when all are 0 (array ``I``). ``indexes``: index of each
     update in its transaction (array ``I``); empty when they count up by one from 0 in each transaction, and from
-    ``first_index`` in the transaction that the run begins in the middle of.
+    ``first_index`` in a transaction that began before the run.
 
     Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all
     are 0), ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its
@@ -77,9 +76,9 @@ class ChunkRange:
     place.
 
     Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table. ``after`` is ``None`` from the first key
-    on, ``until`` is ``None`` up to the last. ``begin`` and ``end``: numbers of these two in the table's list of
-    boundaries. ``alone``: if not empty, the segment holds the rows of just these keys, and no row for a key whose row
-    no longer exists.
+    on, ``until`` is ``None`` up to the last. ``begin`` and ``end``: the indexes of ``after`` and ``until`` in the
+    table's list of boundaries. ``alone``: if not empty, the segment holds the rows of just these keys, and no row for a
+    key whose row no longer exists.
 
     ``left_out``: keys that changes touched while the rows were read. The segment does not hold their rows, which may
     exist. ``again``: the keys among them whose rows have to be read again, because their changes do not contain the
@@ -102,10 +101,10 @@ class ChunkRange:
     shards: Mapping[bytes, str] = field(default_factory=dict)
 
     def of_shard(self, shard: str) -> ChunkRange:
-        """The range for a flow of ``shard``, which was sent none of the keys of other shards.
+        """The range for a flow of ``shard``, which was sent no rows of other shards.
 
-        The rows of those keys may exist. So those of them that were read alone are left out, and only they are in
-        ``shards``.
+        Rows of other shards may exist nevertheless. So the keys of other shards in ``alone`` are added to ``left_out``,
+        and only these keys are in ``shards``.
         """
         if not self.shards:
             return self
@@ -130,8 +129,8 @@ class Segment:
 
     ``chunk``: set when the segment holds rows of a table that a backfill read, instead of log. Then ``begin`` equals
     ``end``, and only flows that need the range take it. ``replaced``: tables whose rows changed here although the log
-    does not have these changes: another table took the name (a RENAME), or a statement rewrote the rows. Each has the
-    place where the last such statement begins, or was noticed.
+    does not have these changes: another table took the name (a RENAME), or a statement rewrote the rows. The value is
+    the place where the last such statement begins, or was noticed.
     """
 
     begin: LogPosition

@@ -2,7 +2,8 @@
 
 The hash of ``{hash = N}`` is documented because every tool that looks for a key's shard must be able to compute it:
 **CRC-32** (the one of zlib, gzip and PNG, RFC 1952 section 8) of the key's bytes, modulo N. The key's bytes are the
-serialized ``Value`` messages of the key columns, joined. For a key that is a single bytes column they are its bytes.
+serialized ``Value`` messages of the key columns, joined. If the key is a single bytes column, they are the bytes of its
+value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The known name that is nearest to one that does not exist."""
+"""Suggests the nearest known name in messages about an unknown name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["ColumnDefinition", "Content", "TableDefinition"]
 
 
 class Content(Enum):
-    """The meaning of a column's values. Updates hold several of these as text."""
+    """The meaning of a column's values. An update holds the values of several meanings as text."""
 
     INTEGER = "integer"
     BOOLEAN = "boolean"
@@ -34,7 +34,7 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefinition:
-    """``members``: the members of an ENUM or SET."""
+    """A column. ``members``: the members of an ENUM or SET."""
 
     name: str
     content: Content
@@ -44,7 +44,7 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """``name``: the name in updates; ``key``: names of the key's columns."""
+    """A table. ``name``: its name in updates; ``key``: names of the key's columns."""
 
     name: str
     key: tuple[str, ...]

@@ -24,7 +24,7 @@ _DURATION_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600
 
 _NUMBER_AND_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)", re.ASCII)
 
-# A date alone is not taken for a time, because a datastore may write its positions so.
+# A date alone is not taken for a time, because some datastores write their positions as dates.
 _LIKE_A_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:.*", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?(?P<zone>[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
@@ -96,7 +96,7 @@ def format_size(size: int) -> str:
 
 
 def rounded_size(count: float) -> str:
-    """Bytes with a unit, three digits about: ``1.5 MiB``."""
+    """Bytes with a unit, rounded to about three digits: ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"

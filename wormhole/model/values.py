@@ -54,8 +54,7 @@ UNAVAILABLE: Final = Unavailable()
 """A value that the log does not hold. Distinct from ``None``, which is a NULL."""
 
 NAN: Final = float("nan")
-"""The one object for every NaN in a row. As part of a dict's key it is found again, because Python compares identity
-first.
+"""The one object for every NaN in a row. A dict finds a key that contains it, because Python compares identity first.
 """
 
 Value = bytes | str | int | float | bool | Decimal | None | Unavailable | Mapping[bytes, bytes]

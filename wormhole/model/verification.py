@@ -9,21 +9,21 @@ from typing import Final, Self
 __all__ = ["MOST_DIFFERENCES", "MOST_EXTRA", "Difference", "DifferenceKind", "TableVerification", "VerifyMode"]
 
 MOST_DIFFERENCES: Final = 1_000
-"""Limit of the differences of one table and flow that are kept by name. All are counted."""
+"""Limit of the differences of one table and flow that are kept with their keys. The counts include all differences."""
 
 MOST_EXTRA: Final = 10_000
-"""Limit of the keys of one table and flow that only the application holds and that a repair looks at."""
+"""Limit of the extra keys, which only the application holds, that a repair examines in one table and flow."""
 
 
 class VerifyMode(Enum):
     """What a flow does with a row that a backfill sends."""
 
     NONE = "none"
-    """It is delivered."""
+    """The row is delivered."""
     COMPARE = "compare"
-    """It is compared with the application's row, and a difference is reported."""
+    """The row is compared with the application's row, and a difference is reported."""
     REPAIR = "repair"
-    """It is compared, and delivered if it differs."""
+    """The row is compared, and delivered if it differs."""
 
 
 class DifferenceKind(Enum):
@@ -39,8 +39,8 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``key``: a serialized ``wormhole.wire.v1.RowKey`` without a table. ``columns``: the names of differing
-    columns.
+    """A difference. ``key``: a serialized ``wormhole.wire.v1.RowKey`` without a table. ``columns``: the names of
+    differing columns.
     """
 
     kind: DifferenceKind
@@ -52,8 +52,8 @@ class Difference:
 class TableVerification:
     """The result of comparing one table in one flow.
 
-    The counts are those of ``Verified`` in push.proto. ``differences``: the first ones. ``ended``: nothing is left to
-    compare. ``trouble``: why something was not compared or not removed.
+    The counts are those of ``Verified`` in push.proto. ``differences``: the first :data:`MOST_DIFFERENCES`. ``ended``:
+    no row is left to compare. ``trouble``: why something was not compared or not removed.
     """
 
     table: str

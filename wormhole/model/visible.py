@@ -37,7 +37,7 @@ def visible_lines(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON of the same value with such characters in its strings replaced by JSON's own escapes."""
+    """JSON of the same value, with JSON's own escapes for the control characters in its strings."""
     return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 

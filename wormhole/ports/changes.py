@@ -36,9 +36,7 @@ class Change(NamedTuple):
 
 
 class EncodedChange(NamedTuple):
-    """An update's bytes, its schema, and the shards that it belongs to. Only a barrier (TRUNCATE, DELETE_RANGE) has
-    several.
-    """
+    """An update's bytes, its schema and its shards: one, or several for a barrier (TRUNCATE, DELETE_RANGE)."""
 
     shards: tuple[str, ...]
     schema: Schema

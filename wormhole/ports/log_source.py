@@ -48,7 +48,7 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class RelayStatus:
-    """The content of a source's relay, which records the source's log on the publisher's disk.
+    """The content of a source's relay, which records the log on the publisher's disk, in stretches without a gap.
 
     ``mode``: ``cache`` or ``hold``. ``begin``: where its first stretch begins; ``tip``: where its last one ends; both
     ``None`` while it is empty. ``stretches``: the beginning and the end of each, ascending. ``synced``: the place up to
@@ -57,8 +57,8 @@ class RelayStatus:
 
     ``held``: the place up to which the datastore may delete its log, although a flow's datamarker is before that place.
     ``bytes``: its size on disk, for ``log_bytes`` of log; ``budget_bytes``: the limit of ``bytes``.
-    ``slot_budget_bytes``: how much log the datastore keeps at most, 0 in ``cache``. ``keeps_slot``: when the relay is
-    full the datastore keeps its log; otherwise the flow furthest behind loses log.
+    ``slot_budget_bytes``: how much log the datastore keeps at most, 0 in ``cache``. ``keeps_slot``: whether the
+    datastore keeps its log when the relay is full; if not, the flow furthest behind loses log.
 
     ``readers``: how many read the relay now. ``problem``: why nothing is recorded at the tip now.
     """
@@ -86,7 +86,7 @@ class SourceStatus:
     ``end``: the place after the last complete transaction that was seen. ``end_unknown``: why the log may have grown
     beyond ``end`` unseen (its datastore does not answer); empty while it answers. ``oldest``: the earliest place that
     can still be read. ``pinned_bytes``: disk space that the source itself keeps from deletion. ``budget_bytes``: how
-    many bytes of log are kept before the oldest are deleted; 0: that has no bound in bytes. ``problems``: for the
+    many bytes of log are kept before the oldest are deleted; 0: there is no bound in bytes. ``problems``: for the
     operator.
 
     ``files``: (number, bytes) of the files that the log consists of now, ascending; empty when the source does not know

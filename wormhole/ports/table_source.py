@@ -1,12 +1,11 @@
-"""The port (interface) to the rows that a datastore's tables hold now. A backfill reads them chunk by chunk, beside the
-log.
+"""The port (interface) to the rows that a datastore's tables hold now. A backfill reads them in chunks, beside the log.
 
 A log shows a commit before a SELECT does: a server may wait for a replica between writing its log and making the commit
 visible. So log positions around a SELECT do not show what the SELECT saw. Therefore a chunk is read in one snapshot.
 The source guarantees that the snapshot shows every transaction before ``not_before``, and none at or after ``high``.
 
-Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table. Only the datastore orders and compares them.
-Equal rows have equal keys, byte for byte as its log has them.
+Keys are serialized ``wormhole.wire.v1.RowKey`` messages without a table. Only the datastore orders and compares them. A
+row always has the same key, byte for byte as in the log.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["Chunk", "ChunkLimits", "ScannedTable", "TableSource"]
 
 @dataclass(frozen=True, slots=True)
 class ScannedTable:
-    """A table as a backfill sees it.
+    """A table and whether a backfill can read it.
 
     ``name``: as updates have it. ``rows``: the datastore's own estimate; ``None``: unknown. ``refused``: why its rows
     cannot be read in chunks (no key, an engine without transactions, a missing privilege, a key that cannot be
@@ -80,7 +79,8 @@ class Chunk:
 
 
 class TableSource(Protocol):
-    """The tables of one log. One thread at a time calls it, and a call may block. No call writes.
+    """The tables of one log. One thread at a time calls it (except :meth:`interrupt`). A call may block. No call
+    writes.
 
     No call leaves a transaction open when it returns: an ALTER that waits for it would block every query of the table.
 

@@ -1,3 +1,3 @@
-"""The codes of problems: a stable name for all problems with the same remedy, with its entry of the runbook. Imports no
-other package of the project.
+"""The codes of problems. A code is the stable name of all problems with one remedy, and has an entry in the runbook.
+Imports no other package of the project.
 """

@@ -1,6 +1,6 @@
 """Dials a subscriber, for a publisher's streams and the tasks of a mass replay.
 
-The frames are those of :mod:`wormhole.push.session`.
+:mod:`wormhole.push.session` defines the frames of the stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The flows of one stream on the pushing side, and the meaning of the subscriber's answers. Pure."""
+"""The types of :mod:`wormhole.push.session`: the flows of one stream, and events, the meaning of frames. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class FlowPhase(Enum):
-    """The state of a flow in the grammar."""
+    """The state of a flow in the grammar of :mod:`wormhole.push.session`."""
 
     ASSIGNED = auto()
     OPEN = auto()

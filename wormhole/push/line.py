@@ -34,9 +34,7 @@ class Line(Protocol):
         """Open the stream. Raises :class:`~wormhole.model.errors.StreamBroken`."""
 
     async def check_peer(self) -> None:
-        """Check which process answered, before its welcome is accepted. Raises
-        :class:`~wormhole.model.errors.StreamBroken`.
-        """
+        """Check the peer, before its welcome is accepted. Raises :class:`~wormhole.model.errors.StreamBroken`."""
 
     async def until_refused(self) -> None:
         """Run while the subscriber's certificate is accepted. Raises :class:`~wormhole.model.errors.StreamBroken`."""

@@ -39,9 +39,7 @@ class Room:
         self._shares: set[Share] = set()
 
     def share(self, evict: Callable[[RoomFullError], None]) -> Share:
-        """A share for one peer. ``evict``: ends the peer's stream with the error, and gives back the memory of its
-        unfinished data.
-        """
+        """A share for one peer. ``evict``: ends the peer's stream with the error, and drops its unfinished data."""
         return Share(self, evict)
 
     def _largest_but(self, passed: set[Share]) -> Share | None:

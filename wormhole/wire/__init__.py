@@ -6,4 +6,4 @@ from wormhole.model.requirements import need
 
 __all__: list[str] = []
 
-need("protobuf", google.protobuf.__version__)  # before the generated code reports it in its own words
+need("protobuf", google.protobuf.__version__)  # before the generated code fails without a hint

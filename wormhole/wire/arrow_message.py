@@ -1,4 +1,4 @@
-"""Makes record batches in Arrow's exchange format, without pyarrow. Pure."""
+"""Makes record batches, tables of updates, in Arrow's exchange format (IPC), without pyarrow. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Message", "Names"]
 
 @dataclass(slots=True, frozen=True)
 class Names:
-    """Texts one after the other, and the end of each."""
+    """Joined texts, and the end of each text."""
 
     joined: bytes
     ends: array[int]
@@ -56,7 +56,7 @@ class Message:
         self.nodes += (self.rows if rows < 0 else rows, nulls)
 
     def empty(self) -> None:
-        """Add a buffer that is left out."""
+        """Add a buffer of 0 bytes, for content that is left out."""
         self.buffers += (self.at - self.body, 0)
 
     def buffer(self, size: int) -> int:

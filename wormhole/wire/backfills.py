@@ -1,4 +1,4 @@
-"""The text for a flow's backfill, the same in all outputs that show flows."""
+"""The text about the progress of a flow's backfill, the same in all outputs that show flows."""
 
 from __future__ import annotations
 

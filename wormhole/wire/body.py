@@ -31,7 +31,7 @@ _NOTHING: Final[Mapping[int, Any]] = {}
 
 @dataclass(slots=True)
 class BadUpdate:
-    """An update whose value is not of the format declared for its table. ``position``: the place after its
+    """An update whose value does not have the format that is declared for its table. ``position``: the place after its
     transaction.
     """
 
@@ -45,10 +45,10 @@ class BadUpdate:
 class Body:
     """A built body: its bytes, how many updates it holds, and the schemas that a stream needs before it.
 
-    ``pieces``: its bytes, which are joined where they are copied anyway. The updates of a whole run are not copied.
-    ``bad``: the updates in it whose value is not of its declared format: ``<update id>`` and the reason. ``tallies``:
-    of its updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the
-    last transaction continues in the next segment. ``last``: the place after the last transaction; if that is
+    ``pieces``: its bytes in pieces, which are joined only where they are copied anyway. The updates of a whole run are
+    not copied. ``bad``: its updates whose value does not have its declared format. ``tallies``: the tallies of its
+    updates by window of commit time, for the delivery counts of every flow that sends it. ``unfinished``: the last
+    transaction continues in the next segment. ``last``: the place after the last transaction; if the transaction is
     unfinished, the place where it begins.
     """
 
@@ -91,9 +91,9 @@ def build_body(
 ) -> Body | None:
     """The body of a run's updates, or of those whose ordinals are in ``keep`` (ascending).
 
-    ``marks``: ordinal to number (``wormhole.wire.v1.Mark``); ``instead``: ordinal to the entry that replaces its own.
-    ``bad``: ordinals whose value is not of its format, with the reason. ``counted``: whether the updates are in
-    delivery counts, as those of a log are.
+    ``marks``: the number of the ``wormhole.wire.v1.Mark`` by ordinal. ``instead``: by ordinal, the entry that replaces
+    the update's own. ``bad``: ordinals of updates whose value does not have its format, with the reason. ``counted``:
+    whether delivery counts include the updates, as they include those of a log.
 
     Transactions without a kept update are left out, except one that began in an earlier segment: its end has to be sent
     even if its last updates were dropped. Transactions before ``first_tx`` are always left out (``keep`` has none of
@@ -210,7 +210,7 @@ def _continues(run: Run) -> bool:
 class Slices(Sequence[bytes]):
     """Pieces of ``data``, cut when they are accessed. ``spans`` has the begin and the end of each.
 
-    ``alone``: up to the last piece ``data`` has only the pieces, each after its tag and length.
+    ``alone``: whether ``data`` up to the last piece contains nothing but the pieces, each after its tag and length.
     """
 
     __slots__ = ("alone", "data", "spans")
@@ -262,7 +262,7 @@ class ParsedBody:
     tx_offset: Sequence[int]
     tx_committed_at_us: Sequence[int]
     tx_end: Sequence[int]
-    """The last one is above the number of updates if its transaction ended with updates that come in no body."""
+    """The last number is above the number of updates if the transaction ended with updates that no body contains."""
     marks: Sequence[int] = ()
     window: int | None = None
     """The window of all updates' commit time (:mod:`wormhole.wire.tally`); ``None``: several windows, or unknown."""
@@ -317,7 +317,7 @@ class ParsedBody:
         return f"{self.sources[_at(self.tx_source, tx) if self.tx_source else 0]}:{self.tx_number[tx]}"
 
     def position_of(self, tx: int) -> LogPosition:
-        """The place after transaction ``tx`` (of an unfinished one: where it begins)."""
+        """The place after transaction ``tx``; if it is unfinished, the place where it begins."""
         return LogPosition(self.incarnation, _at(self.tx_file, tx), self.tx_offset[tx])
 
     def committed_at_us(self, tx: int) -> int:
@@ -343,7 +343,7 @@ def parse_body(data: bytes) -> ParsedBody:
     updates: Sequence[bytes] = message.updates
     if found is not None:
         spans, rest = found
-        # If the bytes after the last update are all that is not updates, only updates precede them.
+        # If the bytes after the last update are as many as those of all other fields, only updates precede them.
         updates = Slices(data, spans, alone=not spans or len(data) - spans[-1] == len(rest))
     count, transactions = len(updates), len(message.tx_number)
     if max(count, transactions) > MOST_UPDATES:

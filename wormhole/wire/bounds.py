@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 MOST_MESSAGE_BYTES: Final = 4 << 20
-"""One gRPC message of a subscriber takes at most this."""
+"""Limit in bytes of one gRPC message of a subscriber."""
 MOST_FRAMES: Final = 65_536
 """Limit of the frames in one message. An application with as many shards may answer for all of them in one."""
 MOST_FRAME_BYTES: Final = 512 << 10
-"""One frame without a part of an update takes at most this.
+"""Limit in bytes of one frame that carries no part of an update.
 
-The largest legitimate one holds a datamarker with a long logical position.
+The largest legitimate frame holds a datamarker with a long logical position.
 """
 MOST_WINDOWS: Final = 4096
 """Limit of the windows of commit time whose counts one frame reports. An application remembers 1,100."""
@@ -50,9 +50,9 @@ MOST_KEYS: Final = 4096
 MOST_NAME: Final = 1024
 """Limit of the characters of a name or an id."""
 MOST_TEXT: Final = 1000
-"""Limit of the characters that are kept of a text which is only shown: an error, a cause, a reason."""
+"""Limit of the characters of a text that is only shown (an error, a cause, a reason); the rest is cut off."""
 MOST_SCHEMA_BYTES: Final = 512 << 10
-"""One canonical schema takes at most this: 4,096 columns with the longest names take less."""
+"""Limit in bytes of one canonical schema. 4,096 columns with the longest names take less."""
 MOST_PARCEL_FIELDS: Final = 65_536
 """Limit of the protobuf fields of one parked update, including those of its values."""
 
@@ -64,8 +64,8 @@ _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
 def fields(data: bytes | memoryview, most: int, where: str) -> Iterator[tuple[int, int, int]]:
     """The top-level fields of a serialized message: number, begin and end of each value, at most ``most`` of them.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError`, which names ``where``, for one more, and for bytes that are no
-    message.
+    Raises :class:`~wormhole.model.errors.ProtocolError`, which names ``where``, for more fields, and for bytes that are
+    no message.
     """
     at, size, found = 0, len(data), 0
     while at < size:
@@ -90,7 +90,7 @@ def fields(data: bytes | memoryview, most: int, where: str) -> Iterator[tuple[in
 
 
 def frames_of(data: bytes, where: str) -> Iterator[memoryview]:
-    """The serialized frames of one message, either side's: ``repeated ... frames = 1``. Raises as :func:`fields`."""
+    """The serialized frames of one message of either side: ``repeated ... frames = 1``. Raises as :func:`fields`."""
     view = memoryview(data)
     for number, begin, end in fields(view, MOST_FRAMES, where):
         if number == 1:

@@ -47,8 +47,8 @@ class Layout:
     """
 
     names: tuple[str, ...]
-    shown: Names  # the names
-    own: int  # how many of them are the table's
+    shown: Names  # `names` in Arrow's form
+    own: int  # how many of the columns are the table's
     kinds: bytes  # the kinds of all columns of the grid, as the schema has them
     key: tuple[int, ...]  # the place in the table of each column of the key
     bases: array[int]
@@ -126,7 +126,7 @@ class Cells:
         return None
 
     def write(self, column: int, types: bytearray, message: Message) -> None:
-        """Write columns from ``column`` on, whose values have these kinds."""
+        """Write to ``message`` the columns from ``column`` on. ``types``: the kind of each column's values."""
         if DECIMAL in types:
             for i, kind in enumerate(types, column):
                 if kind == DECIMAL:
@@ -143,14 +143,14 @@ class Cells:
             self.write(column + 1, rest, message)
 
     def rows(self, column: int, types: bytearray, message: Message) -> None:
-        """Write several columns as one column of structs, null if the update does not have them."""
+        """Write several columns as one column of structs, which is null for an update without these values."""
         at = message.buffer((self.count + 7) // 8)
         message.node(bits_of_bytes(self.kinds, column * self.count, self.count, message.out, at))
         self.write(column, types, message)
 
     def unavailable(self, column: int, columns: int, names: Names, message: Message) -> None:
-        """Write for each row the names of the columns, from ``column`` on, that the log does not have; null for
-        none.
+        """Write for each row the names of those of ``columns`` columns, from ``column`` on, whose values are not in the
+        log; null if every value is.
         """
         begin = column * self.count
         end = begin + columns * self.count
@@ -197,7 +197,7 @@ class Cells:
 
 
 def pairs(kinds: bytearray) -> int:
-    """Limit of nodes and buffers: those of each column, of the columns that every batch has, and of structs."""
+    """Limit of the nodes and buffers of a batch: for these columns, the columns of every batch, and the structs."""
     return 4 * len(kinds) + 9 * kinds.count(ENTRIES) + 46
 
 

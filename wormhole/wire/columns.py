@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
-"""From the bytes of updates to columns: an entry for each update, in arrays that the caller made. Hot: compiled where
-possible.
+"""Decodes the bytes of updates into columns, which are arrays of the caller with an entry for each update. Hot:
+compiled where possible.
 
-Nothing is decided here but what a byte means. A place as bytes is a position (20), ``inside`` (1) and the index in its
-transaction (4), big endian; see ``UpdatePlace`` in push.proto.
+A place is encoded as a position (20 bytes), ``inside`` (1) and the index in its transaction (4), big endian; see
+``UpdatePlace`` in push.proto.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LARGE: Final = 2
 """The row's values were left out for their size."""
 
 PLACE_BYTES: Final = 25
-"""The bytes of a place."""
+"""The number of bytes of an encoded place."""
 
-# The constants again, private: the .pxd makes C integers of them.
+# Private copies of the constants: the .pxd makes C integers of them.
 _PARTIAL: Final = 1
 _LARGE: Final = 2
 _PLACE: Final = 25
@@ -38,13 +38,13 @@ _COMPILED: Final = not __file__.endswith(".py")
 def scan(
     blob: bytes, sizes: array[int], ops: bytearray, flags: bytearray, key_sizes: array[int], old_sizes: array[int]
 ) -> tuple[bytes, bytes]:
-    """The values with columns of their own in serialized ``wormhole.wire.v1.Update`` messages, of ``sizes`` one after
-    the other in ``blob``.
+    """Decode the operations, flags and keys of serialized ``wormhole.wire.v1.Update`` messages. ``blob``: the joined
+    messages, which have these ``sizes``.
 
-    Fills, from the front: the numbers of the operations, ``PARTIAL`` and ``LARGE``, and the sizes of the keys (of the
-    keys before a change) in the bytes that are returned. An old key has the form of a key, so that the two can be
-    compared; where there is none it has no bytes. Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are
-    no update.
+    Fills ``ops`` with the numbers of the operations and ``flags`` with ``PARTIAL`` and ``LARGE``. Returns the joined
+    keys and the joined old keys (before a change), whose sizes are in ``key_sizes`` and ``old_sizes``. An old key has
+    the form of a key, so that the two can be compared. A missing old key has no bytes. Raises
+    :class:`~wormhole.model.errors.DecodeError` for bytes that are no update.
     """
     view = blob
     in_sizes = sizes
@@ -133,14 +133,14 @@ def spread(
     ends_tx: bytearray,
     first: int,
 ) -> None:
-    """Copy what is known of each transaction to each of its updates, from ``first`` on: as many as ``ends_tx`` has
-    entries.
+    """Copy the values of each transaction to each of its updates, for updates from ``first`` on, as many as ``ends_tx``
+    has entries.
 
-    ``tx_end`` has one entry for each transaction: the number of updates up to its end. The last transaction may go on.
-    Then it is none of the first ``ended``, and its entry is the number of all updates. A list of files, sources or
-    times with one entry has it for all. ``indexes``: the index of every update in its transaction; empty where they
-    count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update of each
-    transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
+    ``tx_end`` has one entry for each transaction: the number of updates up to its end. The first ``ended`` transactions
+    end here. The last transaction may continue; its entry is then the number of all updates. A list of files, sources
+    or times with a single entry has it for all transactions. ``indexes``: the index of every update in its transaction;
+    empty where they count up, from ``first_index`` in the first transaction. ``ends_tx``: set to 1 at the last update
+    of each transaction that ends. Raises ``ValueError`` for columns that do not fit each other.
     """
     count = len(ends_tx)
     transactions = len(tx_end)
@@ -221,7 +221,7 @@ def spread(
 
 
 def copy_missing(kinds: bytearray, numbers: Ints, sizes: Ints, source: int, target: int, count: int) -> None:
-    """Copy ``count`` cells from ``source`` to those from ``target`` on, where the target is of no value."""
+    """Copy ``count`` cells from ``source`` on to the cells from ``target`` on, except to a cell with a value."""
     kind = kinds
     number = numbers
     size = sizes
@@ -243,8 +243,8 @@ def empty(kinds: bytearray, count: int, first: int, columns: int, rows: bytearra
 
 
 def kinds_of(kinds: bytearray, count: int, declared: bytes) -> tuple[bytearray, int]:
-    """The kind of each column's values, of ``count`` cells each: ``declared`` where there is none; and how many rows
-    have no value of another one.
+    """The kind of the values of each column, which has ``count`` cells, or its ``declared`` kind if no cell has a
+    value. Also the number of rows before the first value of another kind.
     """
     kind = kinds
     found = bytearray(declared)
@@ -266,7 +266,7 @@ def kinds_of(kinds: bytearray, count: int, declared: bytes) -> tuple[bytearray, 
 
 
 def bits_of_bytes(values: bytearray, begin: int, count: int, out: bytearray, at: int) -> int:
-    """Arrow's booleans into ``out`` from ``at`` on: a bit for each of ``count`` bytes that is not 0. How many are 0."""
+    """Write ``count`` bytes as Arrow's booleans to ``out`` from ``at`` on, 0 as false. Returns how many are 0."""
     value = values
     bit = out
     zeros = 0
@@ -292,12 +292,13 @@ def write_columns(
     nodes: list[int],
     buffers: list[int],
 ) -> int:
-    """Columns as Arrow has them, from ``at`` in ``out`` on, which is a multiple of 8 and of 0s: ``count`` cells of each
-    column from ``first`` on, whose values are of the kinds ``types``; no entries. Returns the first free place.
+    """Write columns in Arrow's form to ``out``, which holds 0s, from ``at`` on, a multiple of 8. The columns are those
+    from ``first`` on with ``count`` cells each. ``types``: the kinds of their values, without entries. Returns the
+    first free place.
 
-    Adds to ``nodes`` the rows and the nulls of each, and to ``buffers`` where each buffer begins, from ``body`` on, and
-    its bytes. Raises ``OverflowError`` where a column has more bytes than Arrow counts in 32 bits, and ``ValueError``
-    for an ``out`` that is too short.
+    Adds to ``nodes`` the numbers of rows and of nulls of each column. Adds to ``buffers`` the beginning of each buffer,
+    counted from ``body``, and its size. Raises ``OverflowError`` if a column has more bytes than Arrow counts in 32
+    bits, and ``ValueError`` for an ``out`` that is too short.
     """
     p = data
     kind = kinds
@@ -370,8 +371,8 @@ def write_columns(
 
 
 def write_ids(numbers: Ints, sources: Ints, texts: list[bytes], out: bytearray, offsets: int) -> int:
-    """A text of Arrow's for each of ``numbers``: its source's, ``:`` and the number, in decimal. Offsets are written
-    from ``offsets`` in ``out`` on, a multiple of 8, and the text behind them. Returns where it ends.
+    """Write an Arrow text for each of ``numbers``: its source, ``:`` and the number in decimal. The texts' offsets go
+    to ``out`` from ``offsets`` on, a multiple of 8, and the texts follow them. Returns the end of the texts.
 
     Raises ``ValueError`` for an ``out`` that is too short.
     """
@@ -410,7 +411,7 @@ def write_ids(numbers: Ints, sources: Ints, texts: list[bytes], out: bytearray, 
 
 def write_names(codes: Ints | Ints, names: bytes, ends: Ints, out: bytearray, offsets: int) -> int:
     """Write the name of each of ``codes``, as :func:`write_ids` does. ``names``: all names, one after the other;
-    ``ends``: where each name ends. Raises as it, and for a code without a name.
+    ``ends``: where each name ends. Raises as :func:`write_ids`, and for a code without a name.
     """
     code_of = codes
     ends_of = ends
@@ -437,9 +438,9 @@ def write_names(codes: Ints | Ints, names: bytes, ends: Ints, out: bytearray, of
 
 
 def unavailable(kinds: bytearray, begin: int, columns: int, count: int) -> tuple[bytearray, array[int], array[int]]:
-    """The cells that the log does not have, among ``columns`` columns of ``count`` rows.
+    """The cells whose values are not in the log, among ``columns`` columns of ``count`` rows.
 
-    Returned are a bit for each row that has such cells, where each row's begin and the last one's end, and the columns.
+    Returns a bit for each row, 1 if it has such cells; offsets of each row in the list of columns; and this list.
     """
     kind = kinds
     rows = bytearray((count + 7) // 8)

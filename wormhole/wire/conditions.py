@@ -1,8 +1,8 @@
-"""The state of a publisher and of a flow: one state, its cause and the next step, from the publisher's report.
+"""Derives the condition of a publisher and its flows from its report: one state, its cause and the next step.
 
-Every observer shows these words: ``up``, ``lag``, ``why-lag``, ``flows``, ``doctor``, ``publishers``, the status page
-and the health probes. If one fault causes several others, only the first is named: a log that cannot be read is also
-the cause of each of its flows. Pure.
+Every output shows these words: ``up``, ``lag``, ``why-lag``, ``flows``, ``doctor``, ``publishers``, the status page and
+the health probes. If one fault causes several others, only the first is named: a log that cannot be read is also the
+cause of each of its flows. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STUCK_S: Final = 15.0
 
 
 class State(StrEnum):
-    """The state of a publisher with its log, from ``ok`` to ``no_shard``, or of a flow, any but ``no_shard``."""
+    """A publisher has a state from ``ok`` to ``no_shard``. A flow has any state but ``no_shard``."""
 
     OK = "ok"
     STARTING = "starting"
@@ -72,8 +72,8 @@ _EXPLAINS_NO_FLOWS: Final = frozenset(
 class Condition:
     """``state``, ``cause`` (empty: there is no fault) and the next step (empty: there is none).
 
-    ``code``: that of the cause (:mod:`wormhole.problems`). ``shared``: the part that is equal for other flows with the
-    same cause; empty: the text of the cause.
+    ``code``: the code of the cause (:mod:`wormhole.problems`). ``shared``: the part of the cause's text that is equal
+    for all flows with this cause; empty: the whole text.
     """
 
     state: State
@@ -84,7 +84,7 @@ class Condition:
 
     @property
     def one_cause(self) -> tuple[State, str]:
-        """Equal for flows that have one cause, although their texts and steps may name different updates."""
+        """A key that is equal for flows with one cause, although their texts and steps may name different updates."""
         return self.state, self.shared or self.cause
 
     @property
@@ -228,7 +228,7 @@ def _of_subscriber(status: admin_pb2.PublisherStatus, flow: admin_pb2.FlowStatus
 
 
 def why_no_flows(statuses: Iterable[admin_pb2.PublisherStatus]) -> tuple[str, Condition] | None:
-    """The first publisher, ``dataset/copy/log``, whose state explains that a flow or an application is not known."""
+    """The first publisher, ``dataset/copy/log``, whose state explains why a flow or an application is unknown."""
     for status in statuses:
         found = log_condition(status)
         if found.state in _EXPLAINS_NO_FLOWS:
@@ -237,7 +237,7 @@ def why_no_flows(statuses: Iterable[admin_pb2.PublisherStatus]) -> tuple[str, Co
 
 
 def step_of_all(steps: Sequence[str]) -> str:
-    """The next step for one cause: the first one, which names its own flow if the steps differ."""
+    """The next step for all flows with one cause: the first step, with the number of the others if they differ."""
     others = len(steps) - 1
     return steps[0] if len(set(steps)) == 1 else f"{steps[0]}; likewise for the other {others}"
 

@@ -1,4 +1,4 @@
-"""Determines where a transaction ends whose updates come in several batches. Pure.
+"""Finds the last update of a transaction whose updates come in several batches. Pure.
 
 A large transaction comes in pieces. Its end may come in a batch without an update of this flow: the rest belonged to
 another shard, or the filter dropped it. ``Update.ends_transaction`` has to be the same however the log was cut. So the
@@ -26,7 +26,7 @@ class _Transaction:
 
 @dataclass(slots=True, frozen=True)
 class _Held:
-    """One update with its part of a body."""
+    """The update that is held back, with its part of a body."""
 
     update: bytes
     schema_id: int
@@ -37,7 +37,9 @@ class _Held:
 
 
 class Endings:
-    """One epoch of one flow. Every batch passes through it, in order."""
+    """The end of a batch of one flow, held back between two batches. Every batch of an epoch passes through it, in
+    order.
+    """
 
     __slots__ = ("_held",)
 
@@ -45,8 +47,8 @@ class Endings:
         self._held: _Held | None = None
 
     def pass_on(self, body: bytes, *, unfinished: bool) -> bytes:
-        """The body to deliver. It lacks the last update of an ``unfinished`` transaction, and includes the one that was
-        held back before.
+        """The body to deliver. It lacks the last update of an ``unfinished`` transaction, and begins with the update
+        that was held back before.
 
         Raises :class:`~wormhole.model.errors.ProtocolError` for bytes that are no body.
         """
@@ -66,7 +68,7 @@ class Endings:
         return parsed.to_bytes(before=before)
 
     def release(self) -> bytes | None:
-        """A body with the update that is held back, which is its transaction's last; ``None`` if none is."""
+        """A body with the update that is held back, which is the last of its transaction; ``None``: no update is."""
         held, self._held = self._held, None
         return None if held is None else _alone(held).to_bytes()
 
@@ -108,8 +110,7 @@ def _of(body: ParsedBody, transactions: Sequence[_Transaction]) -> ParsedBody:
 def _prepend(held: _Held, body: ParsedBody) -> ParsedBody:
     """The body with columns for one more update, which is its first.
 
-    Columns have an entry for each update only where necessary: most bodies are of one schema, and count from where the
-    previous update ended.
+    A column has an entry for each update only where necessary. Most bodies need one schema, and indexes that count up.
     """
     count = len(body.updates)
     first = _transaction(body, 0) if body.tx_number else None

@@ -1,4 +1,4 @@
-"""How far a flow is behind. Every command and the status page use this function, so that they agree. Pure."""
+"""Computes how far a flow is behind. Every command and the status page use it, so that they agree. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Lag", "lag_of"]
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: the bytes of the whole log.
-    ``transactions``: the transactions of the flow's shard. ``None``: not known. ``unknown``: why ``seconds`` is not
-    known or is a lower bound; empty if it is exact.
+    """The lag of a flow. ``seconds``: age of the oldest transaction that is not acknowledged. ``bytes``: the bytes of
+    the whole log. ``transactions``: the transactions of the flow's shard. ``None``: not known. ``unknown``: why
+    ``seconds`` is not known or is a lower bound; empty if it is exact.
     """
 
     seconds: float | None

@@ -24,7 +24,7 @@ __all__ = [
 
 
 MOST_BACKFILL: Final = 16 << 10
-"""Bytes of a flow's backfill progress that a datamarker may hold."""
+"""Limit in bytes of a flow's backfill progress in a datamarker."""
 
 
 def position_to_message(position: LogPosition) -> push_pb2.Position:

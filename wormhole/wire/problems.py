@@ -1,4 +1,4 @@
-"""Problems in a publisher's answers, as a message and as text for clients of an earlier release."""
+"""Converts the problems in a publisher's answers to messages and back, also those of an earlier release."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def problem_from(message: admin_pb2.Problem) -> Problem:
 
 
 def problem_of(status: admin_pb2.FlowStatus | admin_pb2.SubscriberStatus | admin_pb2.ReplayReply) -> Problem:
-    """The reason why it waits. A publisher of an earlier release sends one text, which may end with the next step."""
+    """Why the flow, subscriber or replay waits. An earlier release sends one text, which may end with the next step."""
     if status.HasField("problem"):
         return problem_from(status.problem)
     return Problem(status.cause)
 
 
 def standby_of(status: admin_pb2.PublisherStatus) -> Problem:
-    """The reason why the publisher does not own its log; empty: it does, or no other publisher could."""
+    """The reason why the publisher does not own its log; empty: it owns the log, or no other publisher could."""
     return problem_from(status.standby)
 
 
@@ -55,7 +55,7 @@ def code_of_goodbye(reason: int) -> str:
 
 
 def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
-    """Whether the publisher stands by for a log without an owner. Without coordination it cannot know."""
+    """Whether the publisher stands by for a log without an owner. Without coordination the publisher cannot know."""
     return status.HasField("standby") and not status.owner and status.coordination == "connected"
 
 

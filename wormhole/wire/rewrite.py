@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Encoded updates without some of their columns, or with others in their place. Hot: compiled where possible."""
+"""Leaves out columns of encoded updates, or replaces their values by NULL or a hash. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DROP", "HASH", "KEEP", "NULL", "rewritten"]
 KEEP, DROP, NULL, HASH = range(4)
 """What becomes of a column: it is sent, left out, sent as NULL, or sent as a hash."""
 
-# The constants again, private: the .pxd makes C integers of them.
+# Private copies of the constants: the .pxd makes C integers of them.
 _KEEP: Final = 0
 _NULL: Final = 2
 _HASH: Final = 3
@@ -30,15 +30,16 @@ def rewritten(
     kept: Sequence[int] | None,
     hashed: Callable[[bytes], bytes],
 ) -> tuple[bytes, array[int]]:
-    """``blob`` and ``ends`` of a :class:`~wormhole.model.segment.Run` for receivers of less.
+    """``blob`` and ``ends`` of a :class:`~wormhole.model.segment.Run`, rewritten for receivers that may not see all of
+    it.
 
     ``plans``: by schema ordinal, one of :data:`KEEP`, :data:`DROP`, :data:`NULL` and :data:`HASH` for each of its
-    columns; ``None``: all are kept. ``kept``: ordinals of the updates that are wanted, ``None``: all. The others become
-    empty, so that ordinals stay as they are. ``hashed``: a serialized ``Value`` to the one that is sent in its place;
-    equal values are asked once.
+    columns; ``None``: all are kept. ``kept``: ordinals of the updates that are wanted, ``None``: all. The other updates
+    become empty, so that ordinals stay as they are. ``hashed``: returns for a serialized ``Value`` the one to send in
+    its place; called once for equal values.
 
     Raises :class:`~wormhole.model.errors.DecodeError` for an update that has other values than its schema, or a field
-    of a later release: that could hold what must not be sent.
+    of a later release, which could hold a hidden value.
     """
     n = len(ends)
     in_ends = ends
@@ -90,7 +91,7 @@ def _add_row(
     at += 1
     if at > end:
         raise DecodeError("an update breaks off in its length")
-    copied = begin  # what lies before it is in `out`, or left out
+    copied = begin  # the bytes before it are in `out`, or left out
     start = len(out)
     head = at - begin
     while at < end:
@@ -143,7 +144,7 @@ def _add_row(
         raise DecodeError(f"an update has {after} and {before} values for the {columns} columns of its schema")
     if copied < end:
         out += view[copied:end]
-    # The length: in the room of the former one where it has as many bytes.
+    # The new length is written over the old one if both have as many bytes.
     size = len(out) - start - head
     rest = size
     at = start + 1
@@ -164,7 +165,7 @@ def _add_row(
 
 
 def _hashed(value: bytes, known: dict[bytes, bytes], hashed: Callable[[bytes], bytes]) -> bytes:
-    """Length and bytes of what is sent in place of ``value``; it is short."""
+    """Length and bytes of the value to send in place of ``value``. Its length fits one byte."""
     found = known.get(value)
     if found is None:
         made = hashed(value)

@@ -34,7 +34,7 @@ _OP_NUMBER: Final = {op: update_pb2.Op.Value(op.name) for op in Op}
 _OP: Final = {number: op for op, number in _OP_NUMBER.items()}
 
 Row = update_pb2.Update
-"""A parsed row; read it with :func:`decode_row` and the functions that take its repeated fields."""
+"""A parsed row, as :func:`decode_row` returns it. :func:`values_of` reads its repeated fields."""
 
 
 def column_type(value: Value) -> str:
@@ -169,7 +169,7 @@ def number_of_op(op: Op) -> int:
 def op_numbered(number: int) -> Op:
     """The operation with this number in ``wormhole.wire.v1.Op``. Only the low 32 bits are used.
 
-    Raises :class:`~wormhole.model.errors.ProtocolError` for one that this release does not know.
+    Raises :class:`~wormhole.model.errors.ProtocolError` for a number that this release does not know.
     """
     op = _OP.get(number)
     if op is None:

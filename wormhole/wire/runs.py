@@ -155,7 +155,7 @@ class RunsBuilder:
         self.size += len(data)
 
     def end(self, place: LogPosition) -> None:
-        """The transaction is complete; ``place`` is next to read. Its end is recorded in every shard that it
+        """The transaction is complete. ``place``: the place after it. Its end is recorded in every shard that it
         touched.
         """
         if not self._open:

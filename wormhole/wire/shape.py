@@ -17,13 +17,13 @@ MOST_UPDATES: Final = 1 << 18
 """Limit of the updates, and of the transactions, of one body."""
 LONGEST_SOURCE: Final = 1000
 """Limit of the characters of a transaction's source."""
-_SMALL: Final = 2 << 20  # what such a body comes to is bounded by its size
-_MOST_COLUMN_BYTES: Final = 8 << 20  # everything but updates takes at most 25 bytes for each of the most updates
+_SMALL: Final = 2 << 20  # the size alone bounds the memory for such a body
+_MOST_COLUMN_BYTES: Final = 8 << 20  # all other fields: at most 25 bytes for each of `MOST_UPDATES`
 _UPDATES: Final = 0x0A  # tag of BatchBody.updates
 
 
 def check_shape(data: bytes) -> None:
-    """Raise :class:`~wormhole.model.errors.ProtocolError` for a large body whose size is not that of its updates."""
+    """Raise :class:`~wormhole.model.errors.ProtocolError` for a large body of many fields or columns."""
     size = len(data)
     if size <= _SMALL:
         return

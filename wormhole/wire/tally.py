@@ -1,9 +1,9 @@
-"""Counts and a checksum of updates, by windows of commit time: how what was archived, sent and processed is compared.
+"""Counts and checksums of updates, by window of commit time, to compare archived, sent and processed updates.
 
-The checksum is a sum, so that it does not depend on the order and those of disjoint sets add up; where exactly one
-update is missing the difference is that update's own hash. Updates of one transaction share a 64-bit hash, each times
-its index plus one: where indexes count up, a transaction costs one multiplication however many updates it has. Hot:
-compiled where possible.
+The checksum is the sum of the updates' hashes. So it does not depend on the order, and checksums of disjoint sets add
+up. If exactly one update is missing, the difference is that update's hash. The hash of an update is the 64-bit hash of
+its transaction, times the update's index plus one. So a transaction whose indexes count up costs one multiplication.
+Hot: compiled where possible.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _SECOND: Final = 0x94D0_49BB_1331_11EB
 
 
 class Tally(NamedTuple):
-    """So many updates, and the sum of their hashes modulo 2**64."""
+    """The number of updates, and the sum of their hashes modulo 2**64."""
 
     updates: int = 0
     hash: int = 0
 
     def plus(self, other: Tally) -> Tally:
-        """The tally of both sets together, which have nothing in common."""
+        """The tally of the union of both sets, which have no update in common."""
         return Tally(self.updates + other.updates, (self.hash + other.hash) & _MASK)
 
     def minus(self, other: Tally) -> Tally:
-        """The tally of what is left without ``other``; the count may be negative."""
+        """The tally without the updates of ``other``; the count may be negative."""
         return Tally(self.updates - other.updates, (self.hash - other.hash) & _MASK)
 
 
@@ -89,16 +89,16 @@ def tally_columns(
     first_index: int,
     updates: int,
 ) -> dict[int, Tally]:
-    """By window, of updates in columns as :class:`~wormhole.model.segment.Run` has them (arrays ``I``, ``Q``, ``q``,
-    ``I``, ``I``).
+    """The tallies by window of updates in columns like those of :class:`~wormhole.model.segment.Run` (arrays ``I``,
+    ``Q``, ``q``, ``I``, ``I``).
 
-    Of ``tx_source`` and ``tx_committed_at_us`` one entry is for all, as in a batch body.
+    A single entry in ``tx_source`` or ``tx_committed_at_us`` is for all transactions, as in a batch body.
     """
     found: dict[int, Tally] = {}
     transactions, ended = len(tx_number), len(tx_end)
     if not transactions:
         return found
-    # Under names that the compiled form knows the type of.
+    # The .pxd declares the types of these names.
     salts, numbers, times, ends = array("Q", map(_salt, sources)), tx_number, tx_committed_at_us, tx_end
     tx_sources, index, first = tx_source, indexes, first_index
     many_sources, many_times, scattered = len(tx_source) > 1, len(tx_committed_at_us) > 1, len(indexes) > 0
@@ -137,7 +137,7 @@ def _note(found: dict[int, Tally], window: int, count: int, sum_: int) -> None:
 
 
 def tally_run(run: Run) -> dict[int, Tally]:
-    """By window, of all updates of a run."""
+    """The tallies by window of all updates of a run."""
     return tally_columns(
         run.sources,
         run.tx_source,
@@ -153,8 +153,7 @@ def tally_run(run: Run) -> dict[int, Tally]:
 def tally_rows(
     sources: Iterable[str], numbers: Iterable[int], indexes: Iterable[int], committed_at_us: Iterable[int | None]
 ) -> dict[int, Tally]:
-    """By window, of updates that come one by one, as an archive has them: their ids in three parts, and their commit
-    times."""
+    """The tallies by window of single updates, as in an archive: their ids in three parts, and their commit times."""
     found: dict[int, Tally] = {}
     present = count = sum_ = 0
     of: tuple[str, int] | None = None
@@ -174,7 +173,7 @@ def tally_rows(
 
 
 def added(into: dict[int, Tally], more: Mapping[int, Tally]) -> None:
-    """Count ``more``, which has nothing in common with it, into ``into``."""
+    """Add ``more`` to ``into``. The two have no update in common."""
     for window, tally in more.items():
         into[window] = into.get(window, Tally()).plus(tally)
 

@@ -45,7 +45,7 @@ class Transaction:
 
 
 class Batch:
-    """What the updates of one body share.
+    """The values that the updates of one body share.
 
     ``schema_of``: schema by id; raises ``KeyError`` for one that was never sent. ``generation``: the generation of the
     flow's last backfill.
@@ -73,7 +73,7 @@ class Batch:
         self._tx = -1
 
     def updates(self) -> list[Update]:
-        """The updates in log order; rows decode when looked at."""
+        """The updates in log order. A row is decoded on access."""
         rows = self.body.updates
         if not isinstance(rows, Slices):
             return [_update(self, i, row, 0, len(row)) for i, row in enumerate(rows)]
@@ -118,7 +118,7 @@ class Update:
     _head: int
 
     def _check(self) -> bool:
-        """Set ``_head``: what :func:`~wormhole.wire.values.check` returns. Whether the row was too large."""
+        """Set ``_head`` to the result of :func:`~wormhole.wire.values.check`. Returns whether the row was too large."""
         if self._head < 0:
             try:
                 self._head = check(self._data, self._begin, self._end)
@@ -142,7 +142,7 @@ class Update:
 
     @property
     def batch(self) -> Batch:
-        """The batch that it came in, for who works on whole batches."""
+        """The batch of the update, for code that works on whole batches."""
         return self._batch
 
     @property
@@ -157,7 +157,7 @@ class Update:
 
     @property
     def size(self) -> int:
-        """Bytes of the update as it was sent, without what it shares with others of its batch."""
+        """Bytes of the update as it was sent, without the values that all updates of its batch share."""
         return self._end - self._begin
 
     @property
@@ -168,12 +168,12 @@ class Update:
 
     @property
     def schema(self) -> Schema:
-        """Its table's key and columns, as they were when it was made."""
+        """The key and columns of the table at the time of the change."""
         return self._batch.table_of(self._ordinal)
 
     @property
     def table(self) -> str:
-        """Table, or what the datastore has in its place."""
+        """Name of the table, or of the datastore's equivalent."""
         return self._batch.table_of(self._ordinal).table
 
     @property
@@ -203,10 +203,10 @@ class Update:
 
     @property
     def after(self) -> Mapping[str, Value] | None:
-        """Column values after the change; ``None`` for a delete, and for one that is :attr:`left` in a log that has no
-        values from before.
+        """Column values after the change; ``None`` for a delete, and for a :attr:`left` update in a log without values
+        from before a change.
 
-        A store of bytes: ``{"value": bytes}``.
+        In a store of bytes: ``{"value": bytes}``.
         """
         return self._named(_AFTER)
 
@@ -227,19 +227,16 @@ class Update:
 
     @property
     def entered(self) -> bool:
-        """Whether the change brought the row into what the application's filter selects.
-
-        Never set for an insert, which is one by itself.
-        """
+        """Whether the row passes the application's filter only since this change. Always false for an insert."""
         return self._batch.body.mark_of(self._ordinal) == _ENTERED
 
     @property
     def left(self) -> bool:
-        """Whether the row is out of what the application's filter selects, and has to be dropped like a deleted one.
+        """Whether the row does not pass the application's filter any more, and has to be dropped like a deleted row.
 
-        ``op`` is that of the log, an ``UPSERT`` or ``UPDATE``. Where the log has no values from before the change,
-        it is unknown whether the row was ever selected: then every change to a row that does not pass
-        comes so, with its key and ``after`` ``None``.
+        ``op`` is the log's, ``UPSERT`` or ``UPDATE``. If the log has no values from before the change, it is unknown
+        whether the row ever passed. Then every change to a row that does not pass is delivered as left, with its key
+        and without ``after``.
         """
         return self._batch.body.mark_of(self._ordinal) == _LEFT
 
@@ -250,7 +247,7 @@ class Update:
 
     @property
     def position(self) -> LogPosition:
-        """The place after the update's transaction (inside an unfinished large one: where that begins)."""
+        """The place after the update's transaction; in an unfinished large transaction, the place where it begins."""
         return self._batch.transaction_of(self._ordinal).position
 
     @property
@@ -272,7 +269,7 @@ class Update:
 
     @property
     def in_unfinished(self) -> bool:
-        """Whether the rest of its transaction comes in later batches; then :attr:`position` is where that begins."""
+        """Whether the rest of its transaction comes in later batches; :attr:`position` is then where it begins."""
         body = self._batch.body
         return body.transaction_of(self._ordinal) >= len(body.tx_end)
 
@@ -283,10 +280,10 @@ class Update:
 
     @property
     def generation(self) -> int:
-        """The number of the last backfill that was asked for this flow, 0 when none ever was. It rises with each.
+        """The number of the last backfill that was requested for this flow; 0: none was. It rises with each backfill.
 
-        Rows stamped with it, by READ updates and changes alike, tell at ``on_scan_end`` which others do not exist any
-        more.
+        A handler may store it with each row, for READ updates and changes alike. At ``on_scan_end``, the table's rows
+        with a lower number do not exist any more.
         """
         return self._batch.generation
 
@@ -296,11 +293,11 @@ class Update:
         return self._batch.replayed
 
     def ordering_keys(self) -> tuple[tuple[object, ...], ...] | None:
-        """What has to stay in order: the key, and the key before a key change; ``None``: every key (TRUNCATE,
-        DELETE_RANGE).
+        """The keys whose updates have to stay in order: the key, and the key before a key change; ``None``: every key
+        (TRUNCATE, DELETE_RANGE).
 
-        The keys are hashable, of this process only, and equal for equal keys of one table. Each begins with the table;
-        an update without a key has the table alone, which means every key of it.
+        The keys are hashable, valid in this process only, and equal for equal keys of one table. Each begins with the
+        table; an update without a key has the table alone, which means every key of it.
         """
         if self.op in _BARRIERS:
             return None
@@ -311,9 +308,9 @@ class Update:
         return tuple(keys)
 
     def rows(self) -> tuple[bytes, ...]:
-        """The rows that it touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or the whole
-        table. An update without a key touches the whole table: which of its rows is not known, and rows that the table
-        had with a key may be among them.
+        """The rows that the update touches, as serialized ``wormhole.wire.v1.RowKey``: one, both of a key change, or
+        the whole table. An update without a key touches the whole table, because its row is not known, and may be one
+        that the table had with a key.
 
         Unlike :meth:`ordering_keys` they are the same in every process.
         """
@@ -329,7 +326,7 @@ class Update:
         return tuple(dict.fromkeys(key.SerializeToString(deterministic=True) for key in keys))
 
     def encoded(self) -> tuple[Schema, bytes]:
-        """Its schema, and the bytes of a batch body with it alone: what delivers it again."""
+        """The update's schema, and the bytes of a batch body with this update alone, to deliver it again."""
         return self._batch.table_of(self._ordinal), self._alone().to_bytes()
 
     def detach(self) -> Update:
@@ -358,7 +355,7 @@ class Update:
             tx_file=(position.file,),
             tx_offset=(position.offset,),
             tx_committed_at_us=(body.committed_at_us(tx),),
-            # 2: the end is not in the copy.
+            # 2, more than the updates of the copy: the transaction's end is not in it.
             tx_end=() if self.in_unfinished else (1 if self.ends_transaction else 2,),
             marks=body.marks and (body.marks[i],),
         )
@@ -394,7 +391,7 @@ def stretch(updates: Sequence[Update], begin: int) -> tuple[int, int]:
 
 def by_column(updates: list[Update]) -> tuple[set[Op], list[list[Value]], list[list[Value]]] | None:
     """The operations, and column by column the keys and the rows after the change: ``None`` unless each of the
-    ``updates`` is of one schema, has every value, and neither another key nor a mark (:attr:`Update.left`).
+    ``updates`` is of one schema, has every value, and neither a second key nor a mark (:attr:`Update.left`).
 
     Raises as the properties of an update.
     """
@@ -415,7 +412,7 @@ def by_column(updates: list[Update]) -> tuple[set[Op], list[list[Value]], list[l
 
 def _update(batch: Batch, ordinal: int, data: bytes, begin: int, end: int) -> Update:
     """Update ``ordinal`` of the batch; its bytes lie in ``data``."""
-    # Compiled, a constructor with arguments takes several times as long.
+    # A compiled constructor with arguments takes several times as long.
     update = Update.__new__(Update)
     update._batch = batch
     update._ordinal = ordinal

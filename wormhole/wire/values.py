@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""Values straight from the bytes of an encoded update, without an object for each of its fields. Hot: compiled where
+"""Reads values from the bytes of an encoded update, without an object for each of its fields. Hot: compiled where
 possible.
 
-The result is that of protobuf's own parser for ``wormhole.wire.v1.Update``, which a test compares. An error anywhere
-in a row refuses the whole row, whichever field is read. If a value has several kinds, the last one counts. Entries that
-come in several fields are joined. Unknown fields are skipped. A peer can send any bytes, so each length is checked
-before it is used.
+The result equals that of protobuf's own parser for ``wormhole.wire.v1.Update``; a test compares the two. An error
+anywhere in a row refuses the whole row, whichever field is read. If a value has several kinds, the last one counts.
+Entries that come in several fields are joined. Unknown fields are skipped. A peer can send any bytes, so each length is
+checked before it is used.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ KEY, AFTER, BEFORE, OLD_KEY, KEY_END = range(2, 7)
 """The fields of an update that hold values."""
 
 Ints: TypeAlias = "array[int] | memoryview"
-"""Numbers in C's form, of an array or of a part of other bytes."""
+"""C integers, in an array or in a view of other bytes."""
 
 _AFTER: Final = 3  # the .pxd makes a C integer of it
 _BEFORE: Final = 4
 _UPDATES: Final = 0x0A  # tag of BatchBody.updates
-_DEPTH: Final = 100  # messages and groups inside each other that protobuf takes; a group inside a value has one less
+_DEPTH: Final = 100  # messages and groups inside each other that protobuf accepts; inside a value, one less
 _LONGEST: Final = 0x7FFF_FFFF
 _MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 _DOUBLE: Final = Struct("<d").unpack
@@ -76,7 +76,7 @@ def check(data: bytes, begin: int, end: int) -> int:
 
 def values(data: bytes, begin: int, end: int, field: int) -> tuple[Value, ...]:
     """The values of ``field``. Raises :class:`~wormhole.model.errors.ProtocolError` for a decimal that is no number,
-    and for entries that have another number of names than of values.
+    and for entries whose numbers of names and values differ.
     """
     return tuple(_values(data, begin, end, field))
 
@@ -84,7 +84,7 @@ def values(data: bytes, begin: int, end: int, field: int) -> tuple[Value, ...]:
 def named(data: bytes, begin: int, end: int, field: int, names: tuple[str, ...]) -> dict[str, Value] | None:
     """The values of ``field`` by ``names``; ``None`` if there are none at all.
 
-    Raises as :func:`values`, and for another number of values.
+    Raises as :func:`values`, and if the numbers of values and ``names`` differ.
     """
     found = _values(data, begin, end, field)
     count = len(found)
@@ -106,7 +106,7 @@ def _other_count(count: int, columns: int) -> ProtocolError:
 
 
 def known(data: bytes, begin: int, end: int, field: int) -> list[bool]:
-    """Whether each value of ``field`` has a kind. A value without one is a change to content that is not in the log."""
+    """Whether each value of ``field`` has a kind. A value without a kind changed to content outside the log."""
     p = data
     found = []
     at = begin
@@ -144,7 +144,7 @@ def _values(data: bytes, begin: int, end: int, field: int) -> list[Value]:
 def gather(data: bytes, begin: int, end: int, keys: list[list[Value]], rows: list[list[Value]]) -> bool:
     """Add each value of KEY to its list of ``keys``, and each of AFTER to its list of ``rows``.
 
-    Returns whether each list got a value, and the update has no other key. If not, the lists are of no use any more.
+    Returns whether each list got a value, and the update has no key besides KEY. If not, the lists must not be used.
     Raises as :func:`values`.
     """
     p = data
@@ -307,7 +307,7 @@ def locate(
 
 
 def one_value(data: bytes, begin: int, end: int) -> Value:
-    """The value in these bytes of a ``Value``, which were checked. Raises as :func:`values`."""
+    """The value in the bytes of a ``Value`` that were checked. Raises as :func:`values`."""
     return _value(data, begin, end)
 
 
@@ -323,7 +323,7 @@ def decimal_of(text: str) -> Decimal | str:
 
 
 def check_decimals(data: bytes, kinds: bytearray, numbers: Ints, sizes: Ints, begin: int, end: int) -> None:
-    """Whether the decimals from cell ``begin`` to ``end`` of :func:`locate` are numbers. Raises
+    """Check that the decimals from cell ``begin`` to ``end`` of :func:`locate` are numbers. Raises
     :class:`~wormhole.model.errors.ProtocolError`.
     """
     p = data
@@ -405,7 +405,7 @@ def cut(data: bytes, spans: array[int]) -> list[bytes]:
 
 
 def _check_value(p: bytes, at: int, end: int) -> int:
-    """Whether these bytes are a ``Value``; returns their end."""
+    """Check that these bytes are a ``Value``. Returns their end."""
     if at == end:
         return end
     tag = p[at]
@@ -473,9 +473,9 @@ def _made(p: bytes, kind: int, begin: int, end: int) -> Value:
 def _walked(
     p: bytes, at: int, end: int, names: list[bytes] | None, contents: list[bytes] | None
 ) -> tuple[int, int, int]:
-    """The kind that counts in these bytes of a ``Value`` (0: none), and where it begins and ends.
+    """The last kind in these bytes of a ``Value`` (0: none), and where its content begins and ends.
 
-    ``names`` and ``contents``: empty; filled with those of entries. ``None``: nothing is made of entries.
+    ``names`` and ``contents``: empty lists, to which those of entries are added; ``None``: entries are only checked.
     """
     found = begin = stop = 0
     while at < end:
@@ -527,8 +527,8 @@ def _add_entries(p: bytes, at: int, end: int, names: list[bytes] | None, content
 
 
 def _check_text(p: bytes, at: int, end: int) -> int:
-    """Whether these bytes are UTF-8; returns their end."""
-    # A loop of C takes an eighth of the time that making an object takes, and one of Python a hundred times as long.
+    """Check that these bytes are UTF-8. Returns their end."""
+    # Compiled, the loop takes an eighth of the time of making an object; interpreted, a hundred times as long.
     if _COMPILED:
         seen = 0
         for i in range(at, end):
@@ -542,11 +542,11 @@ def _check_text(p: bytes, at: int, end: int) -> int:
     return end
 
 
-# --- what every message is made of ---
+# --- the fields of any message ---
 
 
 def _field_end(p: bytes, at: int, end: int) -> int:
-    """Where the field ends that begins at ``at``."""
+    """The end of the field that begins at ``at``."""
     tag = _tag(p, at, end)
     at = _number_end(p, at, end)
     kind = tag & 7
@@ -558,7 +558,7 @@ def _field_end(p: bytes, at: int, end: int) -> int:
 
 
 def _passed(p: bytes, at: int, end: int, tag: int, depth: int) -> int:
-    """Where the value of a field ends that is neither a number nor has a length. Groups are passed over."""
+    """The end of a field's value that is neither a number nor has a length. Groups are skipped."""
     groups: list[int] = []
     while True:
         kind = tag & 7
@@ -597,7 +597,7 @@ def _tag(p: bytes, at: int, end: int) -> int:
 
 
 def _stop(p: bytes, at: int, end: int) -> int:
-    """Where the value ends whose length is at ``at``."""
+    """The end of the value after the length at ``at``."""
     if at < end and p[at] < 0x80:
         length = p[at]
         at += 1
@@ -613,7 +613,7 @@ def _stop(p: bytes, at: int, end: int) -> int:
 
 
 def _number_end(p: bytes, at: int, end: int) -> int:
-    """Where the number ends that begins at ``at``."""
+    """The end of the number that begins at ``at``."""
     if at < end and p[at] < 0x80:
         return at + 1
     most = at + 10
@@ -625,7 +625,7 @@ def _number_end(p: bytes, at: int, end: int) -> int:
 
 
 def _number(p: bytes, at: int, stop: int) -> int:
-    """The number from ``at`` to ``stop``; what is beyond 64 bits is left out."""
+    """The number from ``at`` to ``stop``. Bits beyond 64 are dropped."""
     value = 0
     shift = 0
     while at < stop:

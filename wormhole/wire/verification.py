@@ -1,4 +1,4 @@
-"""The numbers of modes and kinds of a verification on the wire."""
+"""Converts the modes and kinds of a verification to their numbers on the wire, and back."""
 
 from __future__ import annotations
 

@@ -36,13 +36,14 @@ def is_settled(status: admin_pb2.BackfillStatus) -> bool:
 
 
 def has_no_table(status: admin_pb2.BackfillStatus) -> bool:
-    """Whether the flow wants no table that exists, as a flow of another database. Its publisher reports the whole share
-    then. A publisher that was started again knows no share."""
+    """Whether the flow wants none of the existing tables, as a flow of another database. Its publisher then reports a
+    share and no table. False after a restart of the publisher, which then reports no share.
+    """
     return status.state == "done" and status.HasField("share") and not status.progress and not status.verified
 
 
 def are_equal(statuses: Collection[admin_pb2.BackfillStatus]) -> bool:
-    """Whether the flows of an application equal their tables: one has a table, and each that has one is settled."""
+    """Whether an application's flows equal their tables: a flow has a table, and each such flow is settled."""
     compared = [status for status in statuses if not has_no_table(status)]
     return bool(compared) and all(map(is_settled, compared))
 

@@ -2,6 +2,5 @@
 (docs/write-a-source.md).
 
 ``contract`` and ``table_contract`` have the tests and the harness that they drive. ``reading`` and ``images`` collect
-what the tests read. ``plugin`` is loaded by pytest. Only tests import this package: it needs pytest, the extra
-``testing``.
+what they read. ``plugin`` is loaded by pytest. Only tests import this package: it needs pytest, the extra ``testing``.
 """
