@@ -1,7 +1,7 @@
 """Metrics: one typed list (:mod:`wormhole.metrics.catalogue`), which exporters and docs/metrics.md share.
 
 :mod:`wormhole.metrics.text` writes values in Prometheus's format. :mod:`wormhole.metrics.exposition` passes them to
-prometheus-client, which only this module needs.
+prometheus-client. No other module needs that package.
 """
 
 from wormhole.metrics.catalogue import METRICS

@@ -74,5 +74,5 @@ class SampleCollector(Collector):
         return families(self._samples())
 
     def describe(self) -> Sequence[Family]:
-        """Nothing: the registry would otherwise collect when it is registered."""
+        """Return nothing. Otherwise the registry would collect when this collector is registered."""
         return ()

@@ -54,7 +54,7 @@ def exported(exporter: Exporter, samples: Callable[[], Samples]) -> Iterator[Non
 
 
 def on_this_loop(collect: Callable[[], Coroutine[Any, Any, Samples]]) -> Callable[[], Samples]:
-    """``collect`` as a function for :func:`exported`, which runs it on this event loop. Only for other threads."""
+    """``collect`` as a function that runs it on this event loop, for :func:`exported`. Call it in another thread."""
     loop = asyncio.get_running_loop()
     return lambda: asyncio.run_coroutine_threadsafe(collect(), loop).result(_ANSWER_S)
 

@@ -20,7 +20,7 @@ _TYPES: Final = {
     Kind.COUNTER: "counter",
     Kind.GAUGE: "gauge",
     Kind.HISTOGRAM: "histogram",
-    Kind.INFO: "gauge",  # the format has no other word for it
+    Kind.INFO: "gauge",  # the format has no type for an info
 }
 
 

@@ -11,7 +11,7 @@ __all__ = ["Capabilities"]
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The defaults are those of a datastore with typed columns and full row images.
+    """The content of updates. The defaults are those of a datastore with typed columns and full row images.
 
     ``title``: the name of the datastore in messages. ``of_bytes``: a key is one piece of bytes, and a value is bytes
     until a format is declared for it. ``databases``: tables are named ``database.table``; ``table_name`` and

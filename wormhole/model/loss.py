@@ -12,9 +12,9 @@ class LossKind(Enum):
     """The reason why a range cannot be delivered."""
 
     PURGED = "purged"
-    """The log once held it and no longer does."""
+    """The log once held the range and no longer does."""
     NOT_LOGGED = "not_logged"
-    """It was written to the datastore without the log."""
+    """The range was written to the datastore without the log."""
     DIVERGED = "diverged"
     """The log is not the one that the datamarker came from."""
 

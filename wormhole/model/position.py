@@ -1,4 +1,4 @@
-"""Places in a log.
+"""Places in a log: positions, their anchors, and datamarkers.
 
 A place always means **next to read**: everything before it was read, nothing at or after it. Every stage
 relies on this sentence.

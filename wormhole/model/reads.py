@@ -1,8 +1,8 @@
-"""The ids of rows that a backfill read: ``read:<scan>:<chunk>:<index>``. They are in no log. Pure.
+"""The ids of rows that a backfill read: ``read:<scan>:<chunk>:<index>``. No log contains such ids. Pure.
 
-The rows of one chunk are one transaction, ``<chunk>`` of the source ``read:<scan>``. Its place is that of the log's
-transaction after which the chunk entered the log. So several chunks may have the place of the same transaction, and
-:func:`read_order` orders them.
+The rows of one chunk are one transaction, ``<chunk>`` of the source ``read:<scan>``. Its place is the place of the
+log's transaction after which the publisher inserted the chunk. So several chunks may have the place of the same
+transaction, and :func:`read_order` orders them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ bounds, which are below. A record that does not fit causes an error of one line:
 quotes at most 40 characters. A field of a later release is ignored, so that releases can run side by side.
 
 A model's fields have the stored names; ``copy``, which pydantic uses itself, is an alias. The stored values come from
-attributes of the same names. If an attribute is renamed, convert it beside the model, so that the stored form stays.
+attributes of the same names. If an attribute is renamed, code beside the model has to convert the name, so that the
+stored form stays.
 """
 
 from __future__ import annotations

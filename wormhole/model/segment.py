@@ -26,7 +26,7 @@ _RUN_BYTES: Final = 1400
 
 @dataclass(slots=True)
 class Run:
-    """Encoded updates of one shard, in log order, with what routing needs beside them.
+    """Encoded updates of one shard, in log order, with the data that routing needs.
 
     ``blob`` is the concatenation of ``BatchBody.updates`` entries, each with its field tag and length, so that an
     unfiltered body needs no work per update; ``ends[i]`` is where update ``i`` ends in it (array ``I``).
@@ -34,11 +34,11 @@ class Run:
     update in its transaction (array ``I``); empty when they count up by one from 0 in each transaction, and from
     ``first_index`` in a transaction that began before the run.
 
-    Per transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when all
-    are 0), ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of its
-    beginning) and ``tx_committed_at_us``. ``tx_end[i]`` = number of updates before the end of transaction ``i``; one
-    shorter than ``tx_number`` when the last one continues in the next segment. Arrays ``I`` (source, end), ``Q``,
-    ``Q``, ``Q``, ``q``.
+    For each transaction that has an update or its end here, in log order: ``tx_source`` (into ``sources``; empty when
+    all are 0), ``tx_number``, ``tx_file``, ``tx_offset`` (the place after it; of an unfinished transaction the place of
+    its beginning) and ``tx_committed_at_us``. ``tx_end[i]`` is the number of updates before the end of transaction
+    ``i``; the array is one shorter than ``tx_number`` if the last transaction continues in the next segment. Arrays
+    ``I`` (source, end), ``Q``, ``Q``, ``Q``, ``q``.
     """
 
     blob: bytes
@@ -83,8 +83,8 @@ class ChunkRange:
     ``left_out``: keys that changes touched while the rows were read. The segment does not hold their rows, which may
     exist. ``again``: the keys among them whose rows have to be read again, because their changes do not contain the
     row. ``not_before``: the lead's place when the chunk was requested; flows that began later do not take it.
-    ``portable``: the keys' order is that of integers or bytes. ``shards``: the shards of the keys in these lists; empty
-    for bytes that are no key of the table, or another spelling of a key.
+    ``portable``: the keys' order is that of integers or bytes. ``shards``: the shards of the keys in these lists; an
+    empty text for bytes that are no key of the table, or another spelling of a key.
     """
 
     table: str

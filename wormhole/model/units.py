@@ -1,4 +1,4 @@
-"""Sizes, rates, durations and times as people write them, and back."""
+"""Parses sizes, rates, durations and times as people write them, and formats sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER_AND_UNIT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)", re.
 _LIKE_A_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:.*", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?(?P<zone>[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
-# Larger than any machine; keeps arithmetic on sizes within 64 bits everywhere.
+# Larger than any disk. The limit keeps arithmetic on sizes within 64 bits everywhere.
 _LARGEST_SIZE: Final = 1 << 50
 _LONGEST_S: Final = 366 * 86400.0
 

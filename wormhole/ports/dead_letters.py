@@ -7,7 +7,7 @@ would otherwise be delivered out of order. So each parked row is stored with the
 earlier update of the row that is redelivered is not parked.
 
 A TRUNCATE or DELETE_RANGE touches many rows, and an update of a table without a key may touch any row. Such an update
-is parked when any row of its table is. While it is parked, the whole table is parked.
+is parked if any row of its table is parked. While it is parked, the whole table is parked.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class DeadLetterStore(Protocol):
         """All letters of the flow, in the order of the log."""
 
     def parked(self, flows: Collection[FlowKey]) -> Collection[FlowKey]:
-        """The ``flows`` that may have letters; the others have none."""
+        """Those of ``flows`` that may have letters. The other flows have none."""
 
     def read(self, flow: FlowKey, id_: str) -> Parcel:
         """A letter's bytes. Raises ``KeyError``."""
@@ -124,7 +124,8 @@ class DeadLetterStore(Protocol):
     def park(self, flow: FlowKey, epoch: int, letter: DeadLetter, parcel: Parcel) -> None:
         """Store a letter. It replaces a letter with the same id.
 
-        Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's epoch."""
+        Raises :class:`~wormhole.model.errors.EpochRefused` unless ``epoch`` is the flow's epoch.
+        """
 
     def retry(self, flow: FlowKey, ids: Sequence[str], *, anyone: bool = False) -> None:
         """Mark letters to be delivered again; with ``anyone``, to any subscriber that has the flow.
@@ -135,7 +136,8 @@ class DeadLetterStore(Protocol):
     def remove(self, flow: FlowKey, ids: Sequence[str], epoch: int | None = None) -> None:
         """Delete letters. Ids without a letter are ignored.
 
-        With ``epoch``: raises :class:`~wormhole.model.errors.EpochRefused` unless it is the flow's epoch."""
+        With ``epoch``: raises :class:`~wormhole.model.errors.EpochRefused` unless it is the flow's epoch.
+        """
 
     def forget(self, flow: FlowKey) -> None:
         """Delete all letters of the flow."""
@@ -174,7 +176,7 @@ def _value_text(value: update_pb2.Value) -> str:
 
 
 class ParkedRows:
-    """The rows that have parked updates, each with the place of its first one. Pure. Within an epoch it only grows."""
+    """The rows that have parked updates, each with the place of its first one. Pure. The rows only grow in number."""
 
     __slots__ = ("_first", "_tables", "tables")
 

@@ -1,7 +1,7 @@
 """The entries of the runbook by code, as ``entries.toml`` declares them.
 
-``wormholectl explain`` prints one. ``docs/runbook.md`` is made of all entries (:mod:`scripts.runbook`). A test compares
-their codes with those that the program declares and raises.
+``wormholectl explain`` prints one entry. ``docs/runbook.md`` is made of all entries (:mod:`scripts.runbook`). A test
+compares their codes with those that the program declares and raises.
 """
 
 from __future__ import annotations

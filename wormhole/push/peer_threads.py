@@ -1,4 +1,4 @@
-"""Separate threads for work that a peer causes: its parked updates are opened and stored here.
+"""Separate threads for work that a peer causes: opening and storing the updates that it parks.
 
 The publisher's own work, such as storing datamarkers, never waits for this work. One peer has one turn at a time, so a
 peer that causes much work delays another peer by one turn only. The processor time of each turn is charged to the

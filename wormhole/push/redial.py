@@ -1,7 +1,6 @@
-"""How long to wait before the next try to reach a peer. Pure.
+"""Computes how long to wait before the next attempt to reach a peer. Pure.
 
-An immediate retry costs the other side a connection. So a peer with which no progress is made is tried less and less
-often.
+Each attempt costs the other side a connection. So a peer that makes no progress is dialled at growing intervals.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _STEADY_S: Final = 10.0
 
 
 class Redial:
-    """How long to wait before the next connection to one peer."""
+    """The waits between connections to one peer."""
 
     def __init__(self) -> None:
         self._failures = 0

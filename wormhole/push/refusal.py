@@ -34,9 +34,7 @@ def why_unreachable(details: str) -> str:
 
 
 def refusal_metadata(hint: str | None, code: str = "") -> tuple[tuple[str, str | bytes], ...]:
-    """The trailing metadata that carries the hint and the code to :func:`refusal_of`. ``None`` and an empty code are
-    left out.
-    """
+    """The trailing metadata with hint and code for :func:`refusal_of`. ``None`` and an empty code are left out."""
     found: list[tuple[str, str | bytes]] = [] if hint is None else [(_HINT, hint.encode())]
     return (*found, (_CODE, code)) if code else tuple(found)
 

@@ -1,4 +1,4 @@
-"""Memory for data that peers sent and that is not stored yet, limited by one budget. Pure.
+"""Limits the memory for data that peers sent and that is not stored yet, by one budget for all peers. Pure.
 
 The budget is shared without being divided: one peer may fill it while no other needs it. When it is full, the peer that
 holds the most loses its stream, even if another peer requests more. So a peer that holds little is never refused

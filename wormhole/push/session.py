@@ -1,7 +1,7 @@
 """The pushing side of one stream, pure: which frame is sent next, and what an answer means.
 
-Takes frames and time (seconds, monotonic), and returns frames and events. It has no I/O. The grammar of a stream,
-``P`` the publisher, ``S`` the subscriber::
+The session takes frames and time (seconds, monotonic), and returns frames and events. It has no I/O. The grammar of a
+stream, ``P`` the publisher, ``S`` the subscriber::
 
     stream    = P.Hello S.Welcome { flow | P.Heartbeat | S.Heartbeat } [ Goodbye ]
     flow      = P.Assign ( S.Failed | S.Released | S.Accepted { delivery } ending | P.Revoke [ S.Accepted ] ending )
@@ -104,7 +104,7 @@ MOST_OFFERED = (
 )
 _ASSIGN_BYTES = 1024  # an assignment takes at most this, without skipped and parked updates
 _FRAME_WORK = 2
-_FRAME_BYTES_OF_WORK = 8192  # bytes of a frame for a unit: a frame is copied, and its texts are decoded
+_FRAME_BYTES_OF_WORK = 8192  # bytes of a frame for a unit of work: they are copied, and texts are decoded
 _WINDOWS_OF_WORK = 4
 _LETTER_WORK = 300  # an update to be parked takes two turns of other threads, and an answer
 _PARK: Final = push_pb2.SubscriberFrame.DESCRIPTOR.fields_by_name["park"].number

@@ -1,6 +1,6 @@
-"""Batch bodies: from runs of a segment to wire bytes, and from wire bytes to columns.
+"""Encodes runs of a segment as batch bodies, and decodes batch bodies into columns.
 
-A body is built once per (shard, filter, segment) and shared by every flow that wants just that.
+A body is built once per (shard, filter, segment) and shared by every flow that needs it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Body:
 
     @property
     def data(self) -> bytes:
-        """The pieces, joined: a copy."""
+        """A copy of the pieces, joined."""
         return b"".join(self.pieces)
 
 
@@ -97,8 +97,8 @@ def build_body(
 
     Transactions without a kept update are left out, except one that began in an earlier segment: its end has to be sent
     even if its last updates were dropped. Transactions before ``first_tx`` are always left out (``keep`` has none of
-    their updates). ``inside``: earlier updates of transaction ``first_tx`` were sent from another segment. ``None``
-    when nothing is left.
+    their updates). ``inside``: earlier updates of transaction ``first_tx`` were sent from another segment. Returns
+    ``None`` when nothing is left.
     """
     message = update_pb2.BatchBody(
         incarnation=incarnation, schema_ids=[schema.id for schema in run.schemas], sources=run.sources

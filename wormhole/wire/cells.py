@@ -1,4 +1,4 @@
-"""Updates of one schema as a grid of cells, and columns of the grid in Arrow's form. Pure.
+"""Lays out the updates of one schema as a grid of cells, and writes columns of the grid in Arrow's form. Pure.
 
 The grid has one row for each update, and one column for each value that an update can have.
 """

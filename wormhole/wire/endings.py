@@ -37,9 +37,7 @@ class _Held:
 
 
 class Endings:
-    """The end of a batch of one flow, held back between two batches. Every batch of an epoch passes through it, in
-    order.
-    """
+    """Holds back an update of one flow between two batches. All batches of an epoch pass through it, in order."""
 
     __slots__ = ("_held",)
 

@@ -55,7 +55,7 @@ def code_of_goodbye(reason: int) -> str:
 
 
 def is_unowned(status: admin_pb2.PublisherStatus) -> bool:
-    """Whether the publisher stands by for a log without an owner. Without coordination the publisher cannot know."""
+    """Whether the publisher stands by for a log without an owner. False without coordination."""
     return status.HasField("standby") and not status.owner and status.coordination == "connected"
 
 

@@ -12,7 +12,7 @@ from wormhole.model.errors import DecodeError
 __all__ = ["DROP", "HASH", "KEEP", "NULL", "rewritten"]
 
 KEEP, DROP, NULL, HASH = range(4)
-"""What becomes of a column: it is sent, left out, sent as NULL, or sent as a hash."""
+"""The plan for a column: it is sent, left out, sent as NULL, or sent as a hash."""
 
 # Private copies of the constants: the .pxd makes C integers of them.
 _KEEP: Final = 0
@@ -83,7 +83,7 @@ def _add_row(
     p = view
     codes = plan
     columns = len(plan)
-    after = before = 0  # values so far
+    after = before = 0  # number of values so far
     begin = at
     at += 1  # the entry's own tag and length
     while at < end and p[at] > 0x7F:

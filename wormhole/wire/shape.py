@@ -1,8 +1,8 @@
 """Bounds the number of fields of a batch body before it is parsed. Pure.
 
-Parsing makes an object of each field. A body of empty updates, two bytes each, takes eight times its size at once and
-fifty times when its updates are decoded. A publisher's bodies are about 512 KiB, with a few thousand updates; only one
-large update makes a body larger.
+Parsing makes an object of each field. A body of empty updates, two bytes each, takes memory of eight times its size at
+once, and of fifty times when its updates are decoded. A publisher's bodies are about 512 KiB, with a few thousand
+updates; only one large update makes a body larger.
 """
 
 from __future__ import annotations

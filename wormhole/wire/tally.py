@@ -2,7 +2,7 @@
 
 The checksum is the sum of the updates' hashes. So it does not depend on the order, and checksums of disjoint sets add
 up. If exactly one update is missing, the difference is that update's hash. The hash of an update is the 64-bit hash of
-its transaction, times the update's index plus one. So a transaction whose indexes count up costs one multiplication.
+its transaction, multiplied by the update's index + 1. So a transaction whose indexes count up costs one multiplication.
 Hot: compiled where possible.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 WINDOW_S: Final = 600
-"""Length of a window in seconds; window ``n`` begins ``n`` times as long after 1970.
+"""Length of a window in seconds; window ``n`` begins ``n`` such lengths after 1970.
 
 Updates without a time are in window 0."""
 

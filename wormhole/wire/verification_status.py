@@ -1,4 +1,4 @@
-"""The results of verifications, as publishers report them: added up over flows, and judged."""
+"""Adds up the results of verifications that publishers report, and judges whether the rows are equal."""
 
 from __future__ import annotations
 
