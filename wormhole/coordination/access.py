@@ -1,4 +1,4 @@
-"""The identities of an installation, and their rights at every node of ZooKeeper. Pure.
+"""Computes the rights that each identity of an installation has at every ZooKeeper node. Pure.
 
 ZooKeeper checks the node itself for reading and writing, and its parent for making and deleting. A right at one node
 implies none at the nodes below it. So every node gets its own list. Releases of ZooKeeper differ in whether ``exists``
@@ -43,8 +43,8 @@ class _AccessNode(StoredRecord):
 class Access:
     """The identities of one root, by their :func:`digest_id`.
 
-    ``subscribers``: by application. ``closed``: no other identity has any right. Before that the identities are known
-    and everything is still open, so that processes can be given their credentials one after the other.
+    ``subscribers``: by application. ``closed``: no other identity has any right. Until the root is closed,
+    every node stays open to all, so that processes can be given their credentials one after the other.
     """
 
     operator: str
@@ -66,7 +66,7 @@ class Access:
         return cls(**_AccessNode.read(data, where, hint).fields())
 
     def role(self, identity: str) -> str:
-        """The role of the holder of :func:`digest_id` ``identity``, in words; empty: it is unknown."""
+        """The role of ``identity`` (a :func:`digest_id`), in words; empty for an unknown identity."""
         known = {one: f"subscriber of {application}" for application, one in self.subscribers.items()}
         return (known | {self.publisher: "publisher", self.operator: "operator"}).get(identity, "")
 
@@ -110,7 +110,7 @@ class Access:
                 publisher, own = "r", "cdr"
             case ["subscribers", _]:
                 publisher, own = "r", "rw"
-            case ["flows", *_]:  # with the epochs that were given
+            case ["flows", *_]:  # the flow's node, with the epochs that were granted
                 publisher, own = "cdrw", "r"
             case ["attach", *_]:
                 publisher, own = "cdrw", "r"

@@ -20,14 +20,14 @@ __all__ = ["LONGEST_TOKEN", "MOST_VALID", "AccessToken", "find", "hash_of", "new
 
 MOST_VALID: Final = 2
 LONGEST_TOKEN: Final = 100
-_PREFIX: Final = "wormhole_"  # so that people, and programs that look for secrets, recognise one
+_PREFIX: Final = "wormhole_"  # people, and programs that search for secrets, recognise a token by it
 _BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """What is stored of a token. ``hash``: its SHA-256, in hexadecimal digits. ``created`` and ``expires``: seconds
-    since 1970; it expires at 0: never.
+    """The stored form of a token. ``hash``: its SHA-256, in hexadecimal digits. ``created`` and ``expires``: seconds
+    since 1970. A token with ``expires`` 0 never expires.
     """
 
     hash: str
@@ -40,12 +40,12 @@ class AccessToken:
         return self.hash[:8]
 
     def is_valid(self, now: float) -> bool:
-        """Whether it has not expired."""
+        """Whether the token is still valid at ``now`` (seconds since 1970)."""
         return not self.expires or now < self.expires
 
 
 def new_token(created: float, expires: float) -> tuple[str, AccessToken]:
-    """A token, and what is stored of it."""
+    """Make a token. Returns its text and its stored form."""
     text = _PREFIX + secrets.token_urlsafe(_BYTES)
     return text, AccessToken(hash_of(text), created, expires)
 
@@ -75,5 +75,5 @@ def with_token(tokens: Collection[AccessToken], added: AccessToken, application:
 
 
 def hash_of(text: str) -> str:
-    """What is stored of the token ``text``."""
+    """The SHA-256 of the token ``text``, in hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,7 @@
-"""Gives the nodes of a ZooKeeper their rights. Blocks.
+"""Sets the access rights (ACLs) of the nodes of a ZooKeeper. Blocks.
 
-An embedded ZooKeeper of `wormholectl up` gets them in one step. One that a fleet shares gets them in two.
+The embedded ZooKeeper of `wormholectl up` is closed in one step. A ZooKeeper that a fleet shares is closed in two:
+first the identities are made, and then other clients lose their rights.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """The identities of a root (``access``, ``None``: it has none), and the entries of processes that run without
-    credentials.
+    """The state of a root before it is closed. ``access``: its identities, ``None`` if none were made. The other field
+    lists the entries of processes that run without credentials.
     """
 
     access: Access | None
@@ -58,7 +59,7 @@ def take_over(settings: CoordinatorConfig) -> None:
     """
     with _connected(settings) as client:
         whole = Access(client.identity, client.identity, closed=True)
-        if _stored(client) == whole:  # written last: everything was closed before it
+        if _stored(client) == whole:  # this record is written last, so all nodes are closed already
             return
         client.access = whole
         _ensure_top(client)
@@ -77,7 +78,7 @@ def make_identities(settings: CoordinatorConfig, folder: Path) -> Mapping[str, P
     files = {"operator": folder / "operator", "publisher": folder / "publisher"}
     for who, path in files.items():
         make_credentials(path, who)
-    # Also with the credentials of the settings, so that an operator's credentials can be replaced.
+    # The client also uses the credentials of the settings, so that an operator's credentials can be replaced.
     also = None if settings.auth_file is None else ("digest", read_credentials(settings.auth_file))
     with _connected(settings.model_copy(update={"auth_file": files["operator"]}), also) as client:
         paths = client.paths
@@ -117,8 +118,8 @@ def _goes_with_its_process(client: Client, path: str) -> bool:
 
 
 def _is_open(client: Client, path: str, named: set[str]) -> bool:
-    """Whether none of the identities ``named`` has a right at the node, and another one has."""
-    with suppress(NoAuthError, NoNodeError):  # its maker named an identity, or it is gone
+    """Whether only identities other than ``named`` have a right at the node."""
+    with suppress(NoAuthError, NoNodeError):  # the node's maker closed it, or the node was deleted
         return not named & {one.id.id for one in client.get_acls(path)[0]}
     return False
 

@@ -1,4 +1,4 @@
-"""Waiting for the next change, in one event loop."""
+"""Wakes the tasks of one event loop that wait for the next change of a state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Signal:
 
 
 async def first_of(*waits: Awaitable[None]) -> None:
-    """Return when one of ``waits`` does; the others are cancelled."""
+    """Return when one of ``waits`` returns; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Errors and warnings for an operator before a configuration is applied. Pure."""
+"""Checks a new configuration against the stored one and the running fleet, before an operator applies it. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_possible(stored: StoredConfig, found: Differences, fleet: Fleet) -> No
 
 
 def warnings(stored: StoredConfig, found: Differences, wanted: Config, fleet: Fleet) -> tuple[str, ...]:
-    """Parts of the change that are allowed and may be a mistake."""
+    """Warnings about parts of the change that are allowed but may be a mistake."""
     found_warnings: list[str] = []
     for name, dataset in found.change.datasets.items():
         found_warnings += _of_dataset(stored, name, stored.datasets.get(name), dataset, fleet)

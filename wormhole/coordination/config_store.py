@@ -1,4 +1,4 @@
-"""The stored configuration and its history in ZooKeeper: changed together or not at all."""
+"""Stores the configuration and its history in ZooKeeper. One transaction changes both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Settings = TypeVar("_Settings", ApplicationConfig, DatasetConfig)
 MOST_BYTES: Final = 32 << 20
 """Limit of the bytes of all datasets, and of all applications. Thousands with long filters fit."""
 _DELETE_IT: Final = "delete it: it is an entry of the history, which nothing else needs"
-# Bytes that a transaction uses for each operation besides path and data.
+# Bytes that each operation adds to a transaction, besides its path and its data.
 _OVERHEAD: Final = 100
 
 
@@ -56,7 +56,7 @@ class ConfigStore:
             version = await self._nodes.version(self._paths.config)
             applications = await self._all(self._paths.applications, application_from_json, None, {})
             datasets = await self._all(self._paths.datasets, dataset_from_json, None, {})
-            if version == await self._nodes.version(self._paths.config):  # else read in the middle of a change
+            if version == await self._nodes.version(self._paths.config):  # otherwise the reads overlapped a change
                 return StoredConfig(datasets, applications, version)
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
@@ -104,7 +104,7 @@ class ConfigStore:
 
         async def one(name: str) -> HistoryEntry | None:
             path = f"{self._paths.history}/{name}"
-            data = await self._nodes.get(path)  # only operators may read it: a refusal is about all of it
+            data = await self._nodes.get(path)  # only operators may read the history, so a refusal concerns all entries
             return self._nodes.parsed(path, data, lambda data: history_from_json(data, path), _DELETE_IT)
 
         return tuple(await self._nodes.each(reversed(names[-limit:]), one))
@@ -129,7 +129,7 @@ class ConfigStore:
                         parent,
                     )
                     return dict(good)
-                # It may have been stored again between the two reads.
+                # The application may have been stored again between the two reads.
                 found = await self._all(parent, parse, changed, good)
             good.clear()
             good.update(found)
@@ -181,7 +181,7 @@ class ConfigStore:
             await self._nodes.each(names[:-HISTORY_KEPT], self._delete)
 
     async def _delete(self, name: str) -> None:
-        with contextlib.suppress(NoNodeError):  # another one trims, too
+        with contextlib.suppress(NoNodeError):  # another client trims the history at the same time
             path = f"{self._paths.history}/{name}"
             await self._session.call(f"delete {path}", lambda client: client.delete_async(path))
 

@@ -66,7 +66,7 @@ async def publish_config(
 ) -> None:
     """Write the datasets and applications of ``config`` to the store of its coordinator, or of the given started one.
 
-    Of sources only the names are written. Equal records are not written again, and records that ``config`` lacks stay.
+    Only the names of sources are written. Equal records are not written again, and records that ``config`` lacks stay.
     Raises :class:`~wormhole.model.errors.ConfigError` for the static form, which reads its file itself, and when
     another client changes the configuration meanwhile. Raises :class:`~wormhole.model.errors.CoordinationLost`;
     repeating the call is safe.

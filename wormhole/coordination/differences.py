@@ -69,8 +69,8 @@ class Differences:
 
 
 def differences(stored: StoredConfig, wanted: Config, *, prune: bool = False) -> Differences:
-    """The differences between what is ``stored`` and the datasets and applications of ``wanted``. Of sources only the
-    names are compared. Records that ``wanted`` lacks stay, unless ``prune``.
+    """The differences between what is ``stored`` and the datasets and applications of ``wanted``. Only the names
+    of sources are compared. Records that ``wanted`` lacks stay, unless ``prune``.
     """
     datasets = _to_publish(stored.datasets, published(wanted.datasets), prune)
     applications = _to_publish(stored.applications, wanted.applications, prune)

@@ -1,4 +1,4 @@
-"""A ZooKeeper server of the product's own, on loopback only. `wormholectl up`, the demo and the tests use it.
+"""Runs a ZooKeeper server as a child process, on loopback only. `wormholectl up`, the demo and the tests use it.
 
 A ``private`` server is closed to other users of the machine: its owner's credentials are those of its super user, and
 no other identity has a right at any node. Other users can still open connections, whose number is bounded. They can use
@@ -41,7 +41,7 @@ _JVM: Final = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
-    "-Xlog:cds*=off",  # classes of another Java are no news
+    "-Xlog:cds*=off",  # no warnings about a class archive of another Java
     "-XX:-UsePerfData",  # no file in /tmp/hsperfdata_*
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.net.preferIPv4Stack=true",
@@ -140,14 +140,14 @@ class EmbeddedZooKeeper(PrivateServer):
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    # -- what a private server needs
+    # -- steps of a private server
 
     def find_programs(self) -> None:
         self._java, self._class_path = _java(), zookeeper_jars(self._jars)
 
     def prepare(self) -> None:
         if self._private:
-            self.folder.chmod(0o700)  # one of an earlier release may be open
+            self.folder.chmod(0o700)  # an earlier release may have left the folder open
 
     def former_port(self) -> int:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""One ephemeral node that is kept: it is made again after a lost session, or when another client deletes it."""
+"""Keeps one ephemeral ZooKeeper node: makes it again after a lost session, or when another client deletes it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class EphemeralNode:
         """Make the node and keep it.
 
         If another session holds the node, this waits as long as that session can outlive its process, and then raises
-        :class:`NodeTaken`. Raises :class:`~wormhole.model.errors.CoordinationLost`; a node that was made then is
-        removed at the session's end.
+        :class:`NodeTaken`. Raises :class:`~wormhole.model.errors.CoordinationLost`; a node that the failed call made
+        is removed at the session's end.
         """
         # A killed process's node stays until its session times out, which the server rounds up.
         patience = self._session.timeout_s() * 1.5 + 1.0
@@ -127,7 +127,7 @@ class EphemeralNode:
             except NodeExistsError:
                 pass
             except CoordinationLost:
-                self._written = None  # it may have been made all the same
+                self._written = None  # the node may have been made although the call failed
                 raise
             else:
                 self._written = data
@@ -174,7 +174,7 @@ class EphemeralNode:
     async def _write(self) -> None:
         data = self._data
         if self._written != data:
-            self._written = None  # until the answer, it may be either
+            self._written = None  # until the answer, the node may have the old or the new content
             await self._session.call(f"write {self.path}", lambda client: client.set_async(self.path, data))
             self._written = data
 

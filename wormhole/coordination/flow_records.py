@@ -20,13 +20,13 @@ class WrittenRecords:
     """The records that this process wrote last, by flow, during one unbroken contact. After a new contact they may not
     be stored any more.
 
-    With each report a few unchanged records are written again, those first that were written longest ago. So a record
-    that another client removed or replaced comes back.
+    With each report a few unchanged records are written again, the oldest writes first. So a record that another client
+    removed or replaced comes back.
     """
 
     def __init__(self) -> None:
         self._contact = -1
-        self._written: dict[_Key, FlowRecord] = {}  # the longest ago first
+        self._written: dict[_Key, FlowRecord] = {}  # oldest write first
 
     def due(self, records: Mapping[_Key, FlowRecord], contact: int) -> list[_Key]:
         """The flows of ``records`` to write in the contact of this number."""

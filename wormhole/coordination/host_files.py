@@ -117,7 +117,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _content(path: Path) -> bytes:
-    """What the file holds; nothing where there is no file."""
+    """The content of the file; empty if the file does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -66,12 +66,12 @@ LOST_ERRORS: Final = (
     ConnectionLoss,
     KazooTimeoutError,
     OperationTimeoutError,
-    RuntimeError,  # an answer to another question: see `_Connecting`
+    RuntimeError,  # kazoo received the answer to another request: see `_Connecting`
     SessionExpiredError,
     SessionMovedError,
 )
 
-# Answers that callers handle. Any other error of ZooKeeper is a refusal.
+# Errors of ZooKeeper that callers handle. Any other error of ZooKeeper is a refusal.
 ANSWERS: Final = (BadVersionError, NoNodeError, NodeExistsError)
 
 _log = logging.getLogger(__name__)
@@ -95,8 +95,8 @@ def acl_of(access: Access, paths: Paths, path: str) -> list[Any]:
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """A client that gives each node that it makes the rights of its place, also the nodes above it that it makes on the
-    way.
+    """A client that sets the rights of every node that it makes, by the node's path. Missing parents that it makes get
+    theirs too.
 
     ``access``: the identities of the root, updated while connected; ``None`` if none were made. ``identity``: the
     client's own, empty without credentials.
@@ -312,7 +312,7 @@ def connect_blocking(client: Client, settings: CoordinatorConfig) -> None:
     """
     if (
         settings.same_user and settings.auth_file is not None
-    ):  # at once, where a client would try on until its time is up
+    ):  # fail at once: the client would retry until its own timeout
         for host in hosts_and_root(settings)[0]:
             port = int(host.rpartition(":")[2])
             _check_server(settings.auth_file, port, listener_uids(port))
@@ -372,7 +372,7 @@ def disconnect_blocking(client: Client) -> None:
 
 
 def lost(what: str, settings: CoordinatorConfig, cause: BaseException | None = None) -> WormholeError:
-    """The error for an answer that needs contact while there is none."""
+    """The error for a request that failed because contact is missing. ``what``: the purpose of the request."""
     reason = f" ({type(cause).__name__})" if cause is not None else ""
     return CoordinationLost(
         f"no contact with ZooKeeper {settings.zookeeper}{reason}: {what}",
@@ -402,7 +402,7 @@ def failure(results: Iterable[object]) -> KazooException | None:
 
 
 def after_refusal(settings: CoordinatorConfig, cause: BaseException) -> str:
-    """The next step after a refusal."""
+    """The next step for an operator after ZooKeeper refused a request."""
     if not isinstance(cause, NoAuthError):
         return "see the log of ZooKeeper"
     if settings.auth_file is None:

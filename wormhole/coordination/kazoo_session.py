@@ -40,10 +40,10 @@ __all__ = ["ZooKeeperSession"]
 
 _log = logging.getLogger(__name__)
 
-# Calls at once. Further calls wait in this process's memory, not in kazoo's queue.
+# Limit of the calls in flight. Further calls wait in this process's memory, not in kazoo's queue.
 _CALLS_AT_ONCE: Final = 64
 _CALLS_TOGETHER: Final = 64
-"""This number of calls uses one of these slots, because they are one piece of work for kazoo's threads."""
+"""The number of calls that use one slot when they are sent together: they are one task for kazoo's threads."""
 _PROBES_PER_SESSION: Final = 10
 _PROBES_AT_ONCE: Final = 2
 """Probes that wait for answers at one time.
@@ -115,7 +115,7 @@ class ZooKeeperSession:
         """The session's id, which ZooKeeper notes as owner of its ephemeral nodes, also while it is not connected. It
         is 0 after a server reported that the session is over.
         """
-        return 0 if self._client is None else int(self._client._session_id or 0)  # `client_id` is of a connection
+        return 0 if self._client is None else int(self._client._session_id or 0)  # `client_id` needs a connection
 
     def last_contact(self) -> float:
         return self._last_contact
@@ -136,7 +136,7 @@ class ZooKeeperSession:
             try:
                 await asyncio.shield(connecting)
             except asyncio.CancelledError:
-                # The thread cannot be interrupted; a session it opens after we left would keep our name alive.
+                # The thread cannot be interrupted; a session that it opens later would keep our entries alive.
                 with contextlib.suppress(WormholeError):
                     await connecting
                 await self._in_thread(disconnect_blocking, self._client)
@@ -149,7 +149,7 @@ class ZooKeeperSession:
         self._prober = asyncio.create_task(self._probe(), name="zookeeper-probe")
 
     async def stop(self) -> None:
-        """End the session, with everything ephemeral; idempotent."""
+        """End the session, which deletes its ephemeral nodes; idempotent."""
         prober, self._prober = self._prober, None
         if prober is None:
             return
@@ -200,7 +200,7 @@ class ZooKeeperSession:
 
     async def _call_some(self, what: str, asks: Sequence[Callable[[Any], Any]]) -> list[Any]:
         try:
-            # Half a session: a caller that waits longer has lost its lease anyway. The time of waiting for a slot is
+            # The timeout is half a session: a caller that waits longer has lost its lease anyway. Waiting for a slot is
             # not included: without contact every earlier call fails within its own time.
             async with self._slots, asyncio.timeout(max(self.timeout_s() / 2, 0.2)):
                 answers = await self._ask(asks)
@@ -330,5 +330,5 @@ class _Asked:
 
 
 def _settle(answered: asyncio.Future[list[Any]], answers: list[Any]) -> None:
-    if not answered.done():  # else cancelled: the caller's time was up
+    if not answered.done():  # a call whose timeout has passed is cancelled already
         answered.set_result(answers)

@@ -1,4 +1,4 @@
-"""The ownership of a log in ZooKeeper: taken in one transaction, kept over a lost session, given up in another.
+"""The ownership of a log in ZooKeeper. One transaction takes the log, and another gives it up.
 
 The transaction that takes the log makes the owner's node and a node below ``claims``, raises the term, and deletes the
 nodes of a former owner. It contains the version of the term that was read, so if two processes take the log at once,
@@ -43,7 +43,7 @@ __all__ = ["ZooKeeperClaim", "ensure_below_logs", "withdraw"]
 _log = logging.getLogger(__name__)
 
 _TOGETHER: Final = 100
-"""Claims of former owners that are deleted in one transaction."""
+"""Limit of the former owners' claims that one transaction deletes."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,8 +100,8 @@ class ZooKeeperClaim:
         self._held_in = 0
         """The session that holds the claim; 0: none, as far as is known."""
         self._made: set[str] = set()
-        """Claims whose transactions were sent and are not known to have failed. Either one of them is the last claim of
-        the log, or another process's is.
+        """Claims whose transactions were sent and may have succeeded. The last claim of the log is one of these or
+        belongs to another process.
         """
         self._reason = ""
         self._gone = asyncio.Event()
@@ -121,7 +121,7 @@ class ZooKeeperClaim:
         return self._paths.claim(self.group, self._claim)
 
     async def note_server(self, server: str) -> None:
-        self._server = server  # also for a term in which the log is taken again
+        self._server = server  # used again for the term that follows a lost session
         found = await self._look()
         if not self._hold(found) or found.record is None or not found.record.terms:
             return
@@ -136,7 +136,7 @@ class ZooKeeperClaim:
             return transaction.commit_async()
 
         error = failure(await self._session.call(f"note the server of {self.group}", ask))
-        if error is not None and not isinstance(error, BadVersionError | NoNodeError):  # else the claim is gone
+        if error is not None and not isinstance(error, BadVersionError | NoNodeError):  # those two: the claim is gone
             raise refused(f"note the server of {self.group}", self._session.settings, error)
 
     async def lost(self) -> str:
@@ -157,7 +157,7 @@ class ZooKeeperClaim:
                 contact_seen = self._session.signal.version
                 try:
                     await self._take(found, why, moved=True)
-                except CoordinationLost:  # it may have been taken all the same: look first
+                except CoordinationLost:  # the transaction may have succeeded: read the nodes first
                     await self._session.pause(contact_seen)
         except BaseException:
             self._end()
@@ -339,7 +339,7 @@ class ZooKeeperClaim:
         return True
 
     async def _clear(self, paths: Iterable[str]) -> None:
-        """Delete the children of nodes that should have none: another client made them."""
+        """Delete the children that another client made below nodes that should have none."""
         for path in paths:
             below = await self._nodes.children(path)
             if below:

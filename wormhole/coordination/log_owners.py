@@ -15,7 +15,7 @@ from wormhole.model.errors import ConfigError
 __all__ = ["MOST_CANDIDATES", "LogOwnersReader"]
 
 MOST_CANDIDATES: Final = 50
-"""Limit of the candidates of a log that are read. More are an attack: each candidate makes the others wait for it."""
+"""Limit of the candidates that are read for a log. A larger number is an attack, because candidates wait for others."""
 _LONGEST_NAME: Final = 500
 
 _STOP_IT: Final = "stop the process that made it: the log is free when its session ends"
@@ -39,8 +39,8 @@ class LogOwnersReader:
         left out.
         """
         nodes, paths = self._nodes, self._paths
-        # Read before the owner: taking the log clears the request. So if a taking cleared it, the owner that is read
-        # afterwards is not an owner from before that.
+        # The request is read before the owner, because taking the log clears it. So if the request is missing, the
+        # owner that is read afterwards is the one that cleared it, or a later one.
         path = paths.move(group)
         move = nodes.parsed(path, await nodes.get(path, changed), partial(move_from_json, where=path), _MOVE_AGAIN)
         path = paths.owner(group)

@@ -135,7 +135,7 @@ class MemoryCoordinator:
         passes.
         """
 
-    # --- what a test may do to it ------------------------------------------------------------------------------
+    # --- outages, for tests ------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
         """End contact. The session stays alive, so other clients still see this one."""

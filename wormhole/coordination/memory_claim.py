@@ -1,4 +1,4 @@
-"""The ownership of a log within one process, for :mod:`wormhole.coordination.memory`."""
+"""The memory form of the ownership of a log, shared by the coordinators of one process. Tests use it."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class MemoryClaim:
         self._changed()
 
     def leave(self) -> None:
-        """The session ended, or the log is given up: other claims may take it."""
+        """Release the log after the session ended or the owner closed its claim: other claims may take it."""
         if self.held:
             self._log.owner = None
             self._changed()
 
     def come_back(self) -> None:
-        """The session is restored: take the log if no other claim took it meanwhile."""
+        """Take the log again after the session is restored, unless another claim took it meanwhile."""
         if self.held or self._closed or self._reason:
             return
         if self._log.taker is self:

@@ -35,7 +35,7 @@ MOST_CHILDREN: Final = 50_000
 
 
 class Nodes:
-    """Every method raises :class:`~wormhole.model.errors.CoordinationLost` when contact is missing."""
+    """The nodes of one session. Methods raise :class:`~wormhole.model.errors.CoordinationLost` without contact."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self.session = session
@@ -102,7 +102,7 @@ class Nodes:
         await self.session.call("sync", lambda client: client.sync_async("/"))
 
     async def version(self, path: str) -> int:
-        """How often the node was written since it was made; 0 when there is no such node."""
+        """The number of writes to the node since it was made; 0 if the node does not exist."""
         stat: Any = await self.session.call(f"look at {path}", lambda client: client.exists_async(path))
         return 0 if stat is None else int(stat.version)
 
@@ -149,13 +149,13 @@ class Nodes:
             found.append(left.pop())
             below = await self._below(found[-1])
             left += below
-            if len(found) >= MOST_CHILDREN and not below:  # otherwise none of the found nodes can be deleted yet
+            if len(found) >= MOST_CHILDREN and not below:  # no node that was found can be deleted before these
                 break
         for one in reversed(found):
             try:
                 await self.remove(one)
             except ConfigError as error:
-                if not isinstance(error.__cause__, NotEmptyError):  # else it is not empty yet
+                if not isinstance(error.__cause__, NotEmptyError):  # a node with children is deleted in a later round
                     raise
 
     async def _below(self, path: str) -> list[str]:
@@ -175,14 +175,14 @@ class Nodes:
                 or await self._put_together(some, await self._lacking(some), fence) is None
             )
             if not together:
-                # Another process makes or removes some of them, or one is refused: writing each shows which.
+                # Another process makes or removes some nodes, or a write is refused: single writes show which node.
                 for path, data in some.items():
                     await (self._put_fenced(path, data, fence) if fence else self.put(path, data))
 
     async def _put_fenced(self, path: str, data: bytes, fence: str) -> None:
         """:meth:`put` if the node ``fence`` exists."""
         while error := await self._put_together({path: data}, await self._lacking({path: data}), fence):
-            if not isinstance(error, NoNodeError | NodeExistsError):  # else made or removed meanwhile
+            if not isinstance(error, NoNodeError | NodeExistsError):  # those two: the nodes changed meanwhile
                 raise refused(f"write {path}", self.session.settings, error)
 
     async def _put_together(
@@ -207,7 +207,7 @@ class Nodes:
         return failure(results)
 
     async def _lacking(self, nodes: Mapping[str, bytes]) -> set[str]:
-        """The missing ones of the nodes. The nodes above them are made."""
+        """The paths of ``nodes`` that do not exist. Their parents are made."""
         there = set()
         for folder in sorted({path.rpartition("/")[0] for path in nodes}):
             await self.ensure(folder)

@@ -1,4 +1,4 @@
-"""The port to coordination. ``tests/contract`` runs one suite over every implementation."""
+"""The interface to coordination: live processes, owners of logs, configuration. Three forms implement it."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class SubscriberInfo:
     """A live subscriber: its application, its id, the address to dial, its weight (1.0 default) and start (seconds
     since 1970).
 
-    ``user``: the uid that it runs as on its host; ``None``: not reported. ``process``: what a subscriber that dials
-    calls its process; empty: it is dialled.
+    ``user``: the uid that it runs as on its host; ``None``: not reported. ``process``: the name that a dialling
+    subscriber gives its process; empty for a subscriber that is dialled.
     """
 
     application: str
@@ -74,8 +74,8 @@ class SubscriberInfo:
 class PublisherInfo:
     """A live publisher: the log that it tails, where it runs and the address of its admin service (empty: none).
 
-    ``owner``: the lock under which it serves. A process that holds this lock later knows that this publisher ended.
-    Empty: it holds none.
+    ``owner``: the lock under which it serves; empty: none. A process that takes this lock later knows that this
+    publisher ended.
     """
 
     dataset: str
@@ -90,10 +90,10 @@ class PublisherInfo:
 
 @dataclass(slots=True, frozen=True)
 class AttachPoint:
-    """A live publisher, or one that stands by, for the subscribers of an application that dial.
+    """A live publisher or a standby that the subscribers of an application can dial.
 
-    ``name``: the name of its copy and host. ``address``: where they dial; ``token_address``: where those dial that have
-    a token and no certificate. Empty: no address is known that other hosts can dial.
+    ``name``: the name of its copy and host. ``address``: for subscribers with a certificate;
+    ``token_address``: for subscribers with a token. Empty: no address is known that other hosts can dial.
     """
 
     log: str
@@ -127,10 +127,10 @@ class CandidateInfo:
 
     ``copy`` and ``host``: what it reads, and where, as the configuration names them. ``pid``, ``address`` and
     ``started``: as in :class:`PublisherInfo`. ``rank``: its place in the order of preference; 0 is the preferred one.
-    ``server``: the identity of the server that it reads (empty: not known). ``lacking``: what was delivered and is
-    missing in that server's log. ``since``: when it became a candidate (seconds since 1970).
+    ``server``: the identity of the server that it reads (empty: not known). ``lacking``: the delivered
+    transactions that are missing in that server's log. ``since``: when it became a candidate (seconds since 1970).
 
-    ``ready``: whether it could take over now. ``waits`` and ``hint``: if it could not, the reason and the next step.
+    ``ready``: whether it could take over now. ``waits`` and ``hint``: the reason why it could not, and the next step.
     ``promotable``: it is not ready only because its server is a standby, which has to be promoted first.
     """
 
@@ -215,7 +215,7 @@ class FlowRecord:
 
 @dataclass(slots=True, frozen=True)
 class MonitorInfo:
-    """A live monitor: its host, its start (seconds since 1970), and the phase of every publisher it runs by
+    """A live monitor: its host, its start (seconds since 1970), and the phase of each of its publishers, by
     ``dataset/copy/log``.
 
     ``address``: its status page, ``http://host:port/`` or ``https://host:port/`` (empty: none).
@@ -457,8 +457,8 @@ class Coordinator(Protocol):
         """
 
     async def publish(self, change: ConfigChange, entry: HistoryEntry) -> int:
-        """Store all of ``change`` together with its ``entry`` in the history, or nothing of it. Returns the new
-        version.
+        """Store ``change`` and its history ``entry`` in one transaction. Returns the new version of the
+        configuration.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when the configuration changed since ``change.seen``, when it
         is too large, and in the static form. After :class:`~wormhole.model.errors.CoordinationLost` it may have been
@@ -484,7 +484,7 @@ class Coordinator(Protocol):
         """Store a request for a host; the last request stays."""
 
     async def token_holders(self) -> tuple[str, ...]:
-        """The names of the applications that have tokens, ordered. One that is not configured any more keeps them."""
+        """The names of the applications that have tokens, ordered. A removed application keeps its tokens."""
 
     def watch_tokens(self, application: str) -> AsyncIterator[tuple[AccessToken, ...]]:
         """The tokens of an application, also those that expired."""

@@ -1,6 +1,6 @@
 """The nodes in ZooKeeper: path and JSON of each, one tree per root.
 
-:mod:`wormhole.model.record` describes the threat against which the JSON is read, and the bounds.
+:mod:`wormhole.model.record` describes the bounds of the JSON, and the attack that they prevent.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ __all__ = [
 _MOST_LOGS: Final = 10_000
 _MOST_TOKENS: Final = 100
 _MOST_TERMS: Final = 1_000
-"""Limit of the terms in a record. It is larger than the number that this release keeps, because a later one may keep
-more.
+"""Limit of the terms in a record. It is larger than the number that this release keeps, because a later release may
+keep more.
 """
 
 
@@ -180,7 +180,7 @@ class Paths:
         return f"{self.log(group)}/owner"
 
     def claims(self, group: LogGroup) -> str:
-        """A folder with one node, which is made and deleted together with the owner's."""
+        """The folder of the owner's claim: one node, which is made and deleted together with the owner's node."""
         return f"{self.log(group)}/claims"
 
     def claim(self, group: LogGroup, name: str) -> str:
@@ -199,7 +199,7 @@ class Paths:
         return f"{self.log(group)}/move"
 
     def log_state(self, group: LogGroup, name: str) -> str:
-        """The log's source's knowledge of the servers, under ``name``."""
+        """The state ``name`` that the log's source stores about its servers."""
         return f"{self.log(group)}/state/{name}"
 
 

@@ -1,4 +1,4 @@
-"""Starting during an outage of a service that is needed: a coordination service, a datastore."""
+"""Lets a process start during an outage of a service that it needs: a coordination service or a datastore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of every form before a process registers, and the errors of a refusal."""
+"""The checks that every form of coordination makes before a process registers, and the errors of a refusal."""
 
 from __future__ import annotations
 

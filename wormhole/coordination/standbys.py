@@ -1,6 +1,4 @@
-"""The owner of a log, and whether the candidates could take it over, in words that commands and publishers
-share. Pure.
-"""
+"""Describes the owner of a log, and why a candidate cannot take the log over, for commands and publishers. Pure."""
 
 from __future__ import annotations
 

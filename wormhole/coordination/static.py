@@ -117,7 +117,7 @@ class StaticCoordinator(MemoryCoordinator):
         self.world.signal.notify()
 
     async def _watch_file(self, read: Callable[[], _T], first: _T) -> AsyncGenerator[_T]:
-        """What ``read`` returns, now and after each change. ``first``: what counts before a valid file was read."""
+        """The results of ``read``, now and after each change. ``first``: the result before a valid file was read."""
         last: _T | None = None
         logged = ""
         while not self._stopped:
@@ -125,7 +125,7 @@ class StaticCoordinator(MemoryCoordinator):
             try:
                 found = await asyncio.to_thread(read)
                 logged = ""
-            except ConfigError as error:  # what was valid last stays in use
+            except ConfigError as error:  # the last valid result stays in use
                 found = first if last is None else last
                 if str(error) != logged:
                     logged = str(error)

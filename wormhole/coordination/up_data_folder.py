@@ -41,13 +41,13 @@ def up_folder(file: Path, data: Path | None = None) -> Path:
 
 
 def _stranger(path: Path, file: Path) -> int | None:
-    """The user that may have made ``path`` without a right to ``file``; ``None``: there is none."""
+    """The uid of the owner of ``path`` if that user has no right to ``file``, else ``None``."""
     try:
         owner = path.lstat().st_uid
         if not path.parent.stat().st_mode & stat.S_IWOTH or owner in {0, os.geteuid()}:
             return None
         return None if owner == file.stat().st_uid else owner
-    except OSError:  # there is none, or its folder may not be read: opening it reports that
+    except OSError:  # the file is missing or unreadable: opening it reports the reason
         return None
 
 
@@ -72,7 +72,7 @@ def at_embedded(given: CoordinatorConfig, embedded: CoordinatorConfig) -> Coordi
 
 
 def remove_embedded(folder: Path) -> None:
-    """Remove what :func:`write_embedded` wrote; idempotent. Blocks."""
+    """Remove the file that :func:`write_embedded` wrote; idempotent. Blocks."""
     with contextlib.suppress(OSError):
         (folder / _FILE).unlink()
 

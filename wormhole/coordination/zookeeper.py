@@ -153,7 +153,7 @@ class ZooKeeperCoordinator:
             await entry.close()
         for claim in tuple(self._claims.values()):
             await claim.close()
-        for task in tuple(self._withdrawals):  # the session's end deletes what they could not
+        for task in tuple(self._withdrawals):  # the session's end deletes the remaining claims
             task.cancel()
             await asyncio.wait([task])
         await self._session.stop()
@@ -402,7 +402,7 @@ class ZooKeeperCoordinator:
     async def own_log(self, group: LogGroup, info: PublisherInfo, *, server: str, why: str) -> LogClaim:
         if group in self._owning:
             raise log_taken(info, "this process")
-        self._owning.add(group)  # before the first await, so that a second one for the same log is refused
+        self._owning.add(group)  # before the first await, so that a second claim of the same log is refused
         shown = as_seen_by_others(info, info.address, service_on_loopback=self._on_loopback)
         claim = ZooKeeperClaim(self._nodes, self._paths, group, shown, server, self._now, self._claim_ended)
         await claim.open(why)
@@ -491,7 +491,7 @@ class ZooKeeperCoordinator:
         if any(entry.path == path for entry in self._entries):
             raise taken("registered in this process")
         entry = EphemeralNode(self._session, path, data, self._entries.discard, left_over)
-        self._entries.add(entry)  # before the first await, so that a second one for the same node is refused
+        self._entries.add(entry)  # before the first await, so that a second entry for the same node is refused
         try:
             await self._nodes.ensure(path.rpartition("/")[0])
             await entry.open()

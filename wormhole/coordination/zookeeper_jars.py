@@ -37,7 +37,7 @@ _PYSPARK: Final = (
     "zookeeper-[0-9]*.jar",
     "zookeeper-jute-*.jar",
 )
-# The same from libzookeeper-java, with slf4j-simple to print the server's log.
+# The jars of Debian's libzookeeper-java, with slf4j-simple to print the server's log.
 _DEBIAN: Final = (
     "commons-cli.jar",
     "commons-io.jar",
@@ -65,7 +65,7 @@ def zookeeper_jars(folder: Path | None) -> list[Path]:
             hint="name the folder `lib` of a ZooKeeper release, or leave the setting out",
             code="embedded-zookeeper-failed",
         )
-    # The first one is the folder that is prepared in a checkout.
+    # The first folder is the one that is prepared in a checkout.
     places: list[tuple[Path, tuple[str, ...]]] = [(Path(sys.prefix, "share", "wormhole", "zookeeper"), ("*.jar",))]
     # find_spec looks for the package without importing it, which would take longer than starting the server.
     if (pyspark := importlib.util.find_spec("pyspark")) is not None and pyspark.origin is not None:

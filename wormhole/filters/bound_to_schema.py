@@ -1,11 +1,11 @@
-"""A filter for one schema: the operations that are decided already, and a predicate over keys and fields for the
-others.
+"""Compiles a filter for one table's schema. Some operations are decided at once; a predicate over keys and fields
+decides the others.
 
 An update is delivered when its row before the change or after it may match (:mod:`wormhole.filters.leaf_tests` defines
 "may"). Its mark follows from both: it **entered** when it did not match before. It **left** when it may have matched
-before and does not match now. An insert has no row before and a delete none after: their operations show what happened,
-and they are never marked. A READ is an existing row. It has no row before, is tested on its present row, and is never
-marked; whether it ``changed`` is unknown.
+before and does not match now. An insert has no row before, and a delete has no row after. Both are never marked.
+A READ is an existing row. It has no row before, is tested on its present row, and is never marked. Whether it
+``changed`` is unknown.
 
 A **barrier** (DELETE_RANGE, TRUNCATE) is an update itself, and also the deletion of every row it covers. It is kept
 when one of those rows may match. Its tests apply to all keys from ``key`` to ``key_end``.
@@ -49,7 +49,7 @@ _KINDS: Final[tuple[tuple[Op, frozenset[Op]], ...]] = tuple(
 DROP, KEEP, ENTERED, LEFT, LEFT_KEY = range(5)
 """The outcomes for an update.
 
-LEFT_KEY: it left. The log has no row from before, so its new values are not sent.
+LEFT_KEY: the row left the selection, and only its key is sent: the log has no row from before the change.
 """
 
 _ONE_SIDED: Final = frozenset((Op.INSERT, Op.DELETE))
@@ -60,7 +60,7 @@ _NO_FORMATS: Final = ValueFormats()
 
 @dataclass(slots=True)
 class Decision:
-    """What remains to be tested of an update of one operation.
+    """The tests that are still needed for an update of one operation.
 
     ``decided``: the outcome, without any test. ``simple``: may an update with this plain key match, whatever its
     values? This decides, unless there is ``record``. With ``record``, ``simple`` is for the row before the change, and
@@ -128,7 +128,7 @@ def make_plan(normal: Expr, schema: Schema, formats: ValueFormats = _NO_FORMATS)
 
 
 def for_table(normal: Expr, table: str) -> Expr:
-    """The remaining filter, in normal form, once the table is known."""
+    """The filter for updates of ``table``, in normal form: its tests of the table are replaced by their results."""
     return _fold(normal, lambda leaf: _table(leaf, table))
 
 
@@ -191,7 +191,7 @@ def _plain(rest: Expr, names: Names, op: Op, reader: Reader | None) -> Decision:
 
     if reader.decoder is None:
         return Decision(None, simple, general, parsed=True)
-    # A value with a format is in the log only after the change: of a delete and a merge only the key is known.
+    # A value with a format is in the log only after the change: for a delete or a merge only the key is known.
     match op:
         case Op.UPSERT:
             record: RecordTest = _tree(rest, lambda leaf, negated: record_test(leaf, negated, names))

@@ -1,5 +1,5 @@
-"""Decides what a kind of source can evaluate. A test that no update of it can answer is refused when an application
-subscribes.
+"""Decides which tests of a filter a source can evaluate. A test that no update of the source can answer is refused
+when an application subscribes.
 """
 
 from __future__ import annotations

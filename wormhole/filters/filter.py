@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The updates that a flow wants, and their wanted parts. Immutable; make one with :meth:`parse`.
+    """Selects the updates of a flow, and the parts of them that are sent. Immutable; make one with :meth:`parse`.
 
     ``text``: the filter as one expression. ``normal``: its normal form. ``hash``: sixteen hexadecimal digits of the
     normal form and of the projection, equal for filters with the same structure and meaning, stable between releases.

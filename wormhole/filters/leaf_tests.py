@@ -1,10 +1,10 @@
-"""Makes one function of each test of a filter: over keys, over records of fields, over an update's images, over ranges
-of keys.
+"""Compiles each test of a filter to a function: over keys, records of fields, an update's images, or ranges of
+keys.
 
 Every function answers whether the update *may* match. A test that cannot be decided (a value that is not in the log, a
 number compared with text, a column that the table does not have) passes, also under ``not``.
 
-Only single tests are negated (:mod:`wormhole.filters.normal`), so each test has to answer only for itself and for its
+Only single tests are negated (:mod:`wormhole.filters.normal`), so a function exists for each test and for its
 opposite.
 """
 

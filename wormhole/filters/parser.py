@@ -1,4 +1,4 @@
-"""Filter text to its tree, by recursive descent.
+"""Parses the text of a filter to its syntax tree, by recursive descent.
 
 The grammar; words are reserved, ``{x}`` repeats, ``[x]`` may be left out::
 
@@ -288,7 +288,7 @@ class _Parser:
     def changed(self) -> Expr:
         at = self.take().at
         self.expect("(")
-        # People write a name in quotes first, and its meaning is clear.
+        # People often write a name in quotes. Its meaning is clear.
         value = self.token.value
         if self.token.kind == "value" and isinstance(value, str) and value:
             field = Field(value)

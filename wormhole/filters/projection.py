@@ -1,5 +1,4 @@
-"""The columns that an application receives, and those that it receives only as a hash or as NULL: ``columns``,
-``mask``.
+"""Limits the columns that an application receives (``columns``), and replaces values by a hash or NULL (``mask``).
 
 :mod:`wormhole.wire.rewrite` makes the rest of an update from its encoded bytes, once for all flows with the same filter
 and projection.
@@ -46,7 +45,7 @@ _NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # changed to an un
 
 
 class MaskKey:
-    """The secret with which values are hashed. Its text shows nothing of it.
+    """The secret with which values are hashed. ``repr`` does not reveal it.
 
     Raises ``ValueError`` for a secret that could be guessed.
     """
@@ -95,7 +94,7 @@ class MaskKey:
         return b"\x12\x40" + self._digest(content).encode()
 
     def _digest(self, content: bytes) -> str:
-        mac = self._mac.copy()  # a third of the time of a new one
+        mac = self._mac.copy()  # a copy takes a third of the time of a new HMAC
         mac.update(content)
         return mac.hexdigest()
 

@@ -177,7 +177,7 @@ class Is(_Test):
 
 @dataclass(frozen=True, slots=True)
 class Changed(_Test):
-    """``changed(field)``: it has another value than before. In an insert and a delete every field is changed."""
+    """``changed(field)``: the field has another value than before. In an insert and a delete every field is changed."""
 
     subject: Field
 
@@ -191,21 +191,21 @@ class Moved(_Test):
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite."""
+    """The negation of one expression."""
 
     term: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of two or more."""
+    """The conjunction of two or more expressions."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one of two or more."""
+    """The disjunction of two or more expressions."""
 
     terms: tuple[Expr, ...]
 
@@ -215,7 +215,7 @@ Expr = Const | Leaf | Not | And | Or
 
 
 def _typed(node: Compare | In) -> tuple[object, ...]:
-    # 1 == True == Decimal(1) in Python; as filters they are three.
+    # 1, True and Decimal(1) are equal in Python. In filters they are three different values.
     if isinstance(node, In):
         return (node.subject, tuple(map(type, node.values)), node.values)
     return (node.subject, node.order, type(node.value), node.value)

@@ -15,7 +15,7 @@ from wormhole.wire.rows import Row, decode_row, entry, values_of
 __all__ = ["Head", "Image", "Reader", "Record", "RunView"]
 
 _SIMPLE_OPS: Final = frozenset((1, 3, 5, 6, 8))
-"""INSERT, DELETE, UPSERT, MERGE, READ: they have one key. UPDATE may change the key; the others are barriers."""
+"""Operations that have one key and keep it. UPDATE may change the key; the remaining operations are barriers."""
 
 _MERGE: Final = 6
 
@@ -217,7 +217,7 @@ class RunView:
         """Prepare for :meth:`record`: filters may test more fields than when the run was last read."""
         by = (formats, len(formats.paths))
         if by != self._read_by:
-            self._records.clear()  # what is looked at again is read again
+            self._records.clear()  # records are read again when a filter needs them
             self._read_by = by
 
     def record(self, i: int, key: bytes, reader: Reader) -> Record | BadValue:
