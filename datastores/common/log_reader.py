@@ -1,4 +1,4 @@
-"""The part that the log readers of MySQL and PostgreSQL share: closing, and the split of encoded updates by shard."""
+"""The part that log readers of SQL servers share: closing, and the split of encoded updates by shard."""
 
 from __future__ import annotations
 
