@@ -1,4 +1,4 @@
-"""One connection to a subscriber: opened, read, written and closed. Frames are sent, events are received.
+"""Runs one connection to a subscriber: opens it, sends frames, passes on events, and closes it.
 
 Publishers and the tasks of a mass replay use it. A line (:class:`~wormhole.push.line.Line`) opens it: it dials the
 subscriber, or takes the stream of a subscriber that dialled. The session (:mod:`wormhole.push.session`) interprets the
@@ -49,13 +49,13 @@ class Refusal(Enum):
     """The reason why a subscriber lost its connection."""
 
     PROTOCOL = "protocol"
-    """It broke the protocol, or a bound of it (docs/wire.md)."""
+    """The subscriber broke the protocol, or a bound of it (docs/wire.md)."""
     MEMORY = "memory"
-    """It held the largest part of the memory for updates that are being parked, and that memory was full."""
+    """The subscriber held the largest part of the memory for updates that are being parked, and the memory was full."""
     UNREAD = "unread"
-    """It does not read the answers about the updates that it parks."""
+    """The subscriber does not read the answers about the updates that it parks."""
     SILENT = "silent"
-    """It connects and sends no welcome."""
+    """The subscriber connects and sends no welcome."""
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ class Connection:
                 await self._idle(self._sent_at + self._heartbeat_s - now)
 
     async def _idle(self, due_s: float) -> None:
-        """Wait until there may be something to write, or send the heartbeat that is due in ``due_s`` seconds."""
+        """Send the heartbeat if it is due, ``due_s`` seconds from now. Otherwise wait for something to write."""
         if due_s <= 0:
             await self.write(self.session.heartbeat())
             return

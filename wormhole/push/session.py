@@ -117,7 +117,7 @@ class PushSession:
 
     ``max_frame_bytes``: the largest gRPC message that this side sends. ``room``: the subscriber's share of the memory
     for updates that it wants to be parked; ``None``: it is not shared. ``work``: the work for what the subscriber sent,
-    in about microseconds.
+    in units of about a microsecond.
     """
 
     def __init__(self, hello: push_pb2.Hello, room: Share | None = None) -> None:
@@ -339,8 +339,8 @@ class PushSession:
     # -- frames from the subscriber
 
     def receive(self, data: bytes) -> Iterator[Event | None]:
-        """The meaning of each frame of a message of the subscriber; ``None``: nothing to do now. A frame is parsed only
-        after the earlier ones were handled.
+        """The event of each frame of a subscriber's message; ``None``: the frame needs no action now. A frame is parsed
+        only after the earlier ones were handled.
 
         Raises :class:`~wormhole.model.errors.ProtocolError`, which names frame and field, between two frames.
         """
@@ -398,7 +398,7 @@ class PushSession:
             case "loss_decision":
                 if (flow := self._flow(frame.loss_decision)) is not None:
                     if flow.phase is FlowPhase.REVOKED:
-                        return None  # it was sent before the flow was requested back
+                        return None  # the decision was sent before the revocation arrived
                     if flow.phase is not FlowPhase.DECIDING:
                         raise ProtocolError(f"loss_decision: {flow.name} received no data loss")
                     flow.phase = FlowPhase.OPEN

@@ -41,7 +41,7 @@ class Window:
 
     @property
     def half_free(self) -> bool:
-        """Whether at least half of the allowed amount is free."""
+        """Whether at least half of the credit and half of :data:`MOST_BATCHES` is free."""
         return self.in_flight <= self.credit // 2 and len(self._sent) <= MOST_BATCHES // 2
 
     def sent(self, size: int) -> int:

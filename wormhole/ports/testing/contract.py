@@ -28,7 +28,7 @@ Change = tuple[Literal["put", "delete"], str, bytes, bytes] | tuple[Literal["del
 
 
 class Harness(ABC):
-    """A datastore with the tables ``a`` and ``b``, and its source, started. Its log is named ``log``."""
+    """A datastore with the tables ``a`` and ``b``, and its started source. The log is named ``log``."""
 
     source: LogSource
 
@@ -194,7 +194,7 @@ class LogSourceContract:
 
     def test_markers_and_times_outlive_a_restart(self, harness: Harness) -> None:
         start = harness.source.latest()
-        began_us = time.time_ns() // 1000 - 1_000_000  # some logs have whole seconds: a second too early
+        began_us = time.time_ns() // 1000 - 1_000_000  # a second earlier, because some logs have whole seconds
         for n in range(3):
             _put(harness, n * 3, 3)
             harness.rotate()

@@ -51,7 +51,7 @@ class TableHarness(Harness):
         """Drop a table."""
 
     def ahead(self, marker: Datamarker) -> Datamarker:
-        """A marker that no transaction has reached yet, in the terms of ``delivered``."""
+        """The marker with a ``delivered`` that is ahead of every transaction in the log."""
         return replace(marker, delivered=str(int(marker.delivered) + 1_000))
 
 
