@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""One change of one row or key, as a handler receives it. Hot: compiled where possible."""
+"""An update, one change of one row or key, as a handler receives it. Hot: compiled where possible."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ _KEY_END: Final = 6
 
 @dataclass(slots=True, frozen=True)
 class Transaction:
-    """The commit that an update belongs to:
+    """The commit that an update belongs to: its id, the place after it, and its commit time (UTC; ``None``: unknown).
 
-    ``id``, the place after it, and when it was committed (UTC; ``None`` unknown). The READ updates of one chunk of a
-    backfill are a transaction, too, without a commit time.
+    The READ updates of one chunk of a backfill are a transaction, too, without a commit time.
     """
 
     id: str
@@ -47,8 +46,8 @@ class Transaction:
 class Batch:
     """The values that the updates of one body share.
 
-    ``schema_of``: schema by id; raises ``KeyError`` for one that was never sent. ``generation``: the generation of the
-    flow's last backfill.
+    ``schema_of``: schema by id; raises ``KeyError`` for a schema that was never sent. ``generation``: the generation of
+    the flow's last backfill.
     """
 
     __slots__ = ("_only", "_transaction", "_tx", "body", "epoch", "generation", "replayed", "schema_of", "shard")
@@ -69,7 +68,7 @@ class Batch:
         self.schema_of = schema_of
         self.generation = generation
         self._only: Schema | None = None  # the schema of all updates, once it was requested
-        self._transaction: Transaction | None = None  # the last one that was requested, and its ordinal
+        self._transaction: Transaction | None = None  # the last transaction that was requested, and its ordinal
         self._tx = -1
 
     def updates(self) -> list[Update]:
@@ -92,7 +91,7 @@ class Batch:
         return schema
 
     def transaction_of(self, ordinal: int) -> Transaction:
-        """The transaction of one update: one object for those of a transaction that are requested in order."""
+        """The transaction of one update. Updates of one transaction that are requested in order get one object."""
         body = self.body
         tx = body.transaction_of(ordinal)
         transaction = self._transaction
