@@ -1,6 +1,6 @@
-"""The configuration file: TOML parsed once into frozen values, with all complaints in one report.
+"""The configuration file: TOML that is parsed once into frozen values. One report lists all problems.
 
-``fields``, ``processes`` and ``model`` define what can be configured, ``report`` gathers complaints and ``load`` reads
+``fields``, ``processes`` and ``model`` define what can be configured, ``report`` collects problems and ``load`` reads
 TOML and JSON. docs/configuration.md lists every key.
 """
 

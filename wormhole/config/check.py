@@ -18,8 +18,8 @@ __all__ = ["check_config", "check_sinks", "logs_of", "mask_key_warnings", "only_
 
 
 _CHECKS: Final = "wormhole.config_checks"
-"""Entry points: functions that check the part of a configuration which belongs to them. They take it and its path,
-return what they found by name, and raise :class:`~wormhole.model.errors.ConfigError`."""
+"""Entry points: functions that check one part of a configuration. They take the configuration and its path, return
+their results by name, and raise :class:`~wormhole.model.errors.ConfigError`."""
 
 
 def logs_of(config: Config) -> list[str]:
@@ -45,7 +45,7 @@ def only_log(config: Config, log: str | None) -> tuple[str, str, str]:
 
 
 def mask_key_warnings(config: Config) -> list[str]:
-    """Warnings if an application hashes: the key cannot be read, which is necessary on a publisher's host, or other
+    """Warnings for applications that hash columns: this process cannot read the key, as a publisher must, or other
     users can read it.
     """
     path = config.publisher.mask_key_file

@@ -1,7 +1,7 @@
 """The installed datastores, by the scheme of their URLs: entry points of the group ``wormhole.sources``.
 
-Those of this project and of other packages are found in the same way. None is imported before a URL or a setting of its
-kind is read.
+Datastores of this project and of other packages are found in the same way. A datastore is imported when a URL or a
+setting of its kind is first read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def capabilities_of(scheme: str) -> Capabilities:
 
 
 def reads_existing_rows(scheme: str) -> bool:
-    """Whether the rows that its tables hold can be read; true for a datastore that is not installed here."""
+    """Whether the datastore's existing rows can be read; true for a datastore that is not installed here."""
     try:
         return type(datastore(scheme)).open_tables is not Datastore.open_tables
     except UsageError:

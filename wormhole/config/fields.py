@@ -1,4 +1,4 @@
-"""The kinds of values of settings. Each has one sentence about what is allowed."""
+"""The types of settings' values. Each type has one sentence that states the allowed values."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_address(value: str) -> str:
 def _path(value: object, info: ValidationInfo) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be a path")
-    # Relative to the file that holds it, and not to the folder in which the process was started.
+    # A path is relative to the file that contains it, not to the working directory of the process.
     folder = (info.context or {}).get("folder")
     return Path(folder, value) if folder is not None else Path(value)
 
@@ -149,11 +149,11 @@ LogName = Annotated[str, AfterValidator(_log_name)]
 Address = Annotated[str, AfterValidator(check_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 Advertised = Annotated[str, AfterValidator(_advertised)]
-# Absolute in JSON, because it is read in another folder than that of the file.
+# A path is absolute in JSON, because JSON is read in another folder than that of the file.
 PathFromHere = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(lambda path: str(path.absolute()), when_used="json-unless-none")
 ]
-# In the form that people write: settings are shown, and compared, in JSON and TOML.
+# Values are written in their input form, because settings are shown and compared in JSON and TOML.
 Size = Annotated[
     int, BeforeValidator(parse_size), AfterValidator(_positive), PlainSerializer(format_size, when_used="json")
 ]
@@ -175,7 +175,7 @@ class Settings(BaseModel):
         strict=True,
         populate_by_name=True,
         hide_input_in_errors=True,
-        defer_build=True,  # most processes validate one model, the whole file's; each has all others built into it
+        defer_build=True,  # most processes validate only the whole file's model, which has all others built in
     )
 
 

@@ -1,7 +1,7 @@
 """What can be configured, as frozen values: each field has its meaning, unit, default and the reason.
 
 A validator here sees one value or one table. Checks of several tables (an application's dataset must exist) are in
-:mod:`wormhole.config.load`, which also collects every complaint into one report. ``fields`` has the kinds of values,
+:mod:`wormhole.config.load`, which also collects all problems into one report. ``fields`` has the kinds of values,
 ``processes`` the settings of a host's processes.
 """
 
@@ -73,9 +73,9 @@ SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(/[A-Za-z0-9][A
 _STARTS: Final = ("latest", "earliest", EXISTING)
 _PIN_BUDGET: Final = 4096 * MIB
 _LEAST_ROWS_MEMORY: Final = 4 * MIB
-_LEAST_RATE: Final = 64 << 10  # bytes per second of a reading cap: less is a mistake in the unit
+_LEAST_RATE: Final = 64 << 10  # bytes per second of a read cap: a smaller value is a mistake in the unit
 _RELAY_BUDGET: Final = 8192 * MIB
-_LEAST_RELAY: Final = 64 * MIB  # one relay file: with less, room is made by removing the file that is being written
+_LEAST_RELAY: Final = 64 * MIB  # the size of one relay file: a smaller limit would remove the file being written
 
 
 class CaravanCaps(Settings):
@@ -156,10 +156,10 @@ class _PlaceSettings(Settings):
     relay: Literal["off", "cache", "hold"] | None = None
     relay_folder: PathFromHere | None = None
     relay_budget: Size = _RELAY_BUDGET
-    # How much of its log the datastore keeps for flows that are behind. Only the relay holds the rest.
+    # The bytes of log that the datastore keeps for flows that are behind. Only the relay holds older log.
     slot_budget: Size | None = None
-    # When the budget is used and the oldest file is still needed: the flow that needs it loses it, or the datastore
-    # keeps its log from there on.
+    # The action when the budget is used and a flow needs the oldest file: the flow loses it, or the datastore keeps
+    # its log from there on.
     on_relay_full: Literal["lose", "keep_slot"] | None = None
     relay_compression: Literal["zstd", "none"] = "zstd"
 
@@ -504,14 +504,14 @@ class DatasetConfig(Settings):
                 )
 
     def each_log(self) -> Iterator[tuple[str, str, LogConfig]]:
-        """Every log of every copy: the names of both, and the log's settings."""
+        """Every log of every copy: the copy's name, the log's name, and the log's settings."""
         for copy, settings in self.copies.items():
             for name, log in settings.logs.items():
                 yield copy, name, log
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of its logs, each once: several of one datastore."""
+        """The kinds of its logs, each once. Several kinds belong to one datastore."""
         return sorted({log.kind for _, _, log in self.each_log()})
 
     def failover_of(self, copy: str) -> FailoverConfig | None:

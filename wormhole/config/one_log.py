@@ -51,7 +51,7 @@ def of_one_log(config: Config, dataset: str, copy: str, log: str) -> Config:
         "sinks": {},
     }
     if static:
-        # Explicitly: the application that showed the form may be one of another dataset.
+        # The form is set explicitly, because the application that determined it may belong to another dataset.
         changes["coordinator"] = config.coordinator.model_copy(update={"static": True})
         changes["applications"] = {
             name: application

@@ -1,4 +1,4 @@
-"""Removes passwords from texts."""
+"""Removes passwords from URLs and texts, before these are logged or shown."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 __all__ = ["PASSWORD_OPTION", "without_password"]
 
-# Every repetition ends where the next begins, or is bounded: the text may be another's, and time must grow with its
-# length alone.
+# Repetitions do not overlap or are bounded, so the time is linear in the length of the text, which a peer may have
+# chosen.
 _PASSWORD: Final = re.compile(r"(?s)(://[^/@\s:]*):.*\Z")
-# Without a scheme: `user:password@zk1:2181`.
+# An address without a scheme: `user:password@zk1:2181`.
 _BARE_PASSWORD: Final = re.compile(r"((?:^|[\s,\"'])[^/@\s:,\"']+):[^/@\s]{0,500}@")
 PASSWORD_OPTION: Final = re.compile(r"(?i)([?&](?:passw(?:or)?d|pwd)=)[^&\s\"']*")
 """A password in the query of a URL."""

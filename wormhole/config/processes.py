@@ -50,7 +50,7 @@ class TlsFiles(Settings):
 
 
 class TlsAuthority(Settings):
-    """What a process without a certificate trusts: a subscriber that dials with a token."""
+    """The trusted authority of a process without a certificate: a subscriber that dials with a token."""
 
     ca: PathFromHere
     crl: PathFromHere | None = None
@@ -64,8 +64,8 @@ class CoordinatorForm(Enum):
     ZOOKEEPER = "zookeeper"
     STATIC = "static"
     EMBEDDED = "embedded"
-    """The file names neither of the others. Its reader embeds a ZooKeeper on loopback, or demands one of the other
-    forms.
+    """The file names neither of the other forms. Its reader embeds a ZooKeeper on loopback, or demands another
+    form.
     """
 
 
@@ -131,7 +131,7 @@ class PublisherConfig(Settings):
 
     # Limit of the process's memory. Everything below is part of it.
     memory_budget: Size = 256 * MIB
-    # The last encoded updates, kept so that a flow slightly behind needs no reader of its own.
+    # Size of the cache of the last encoded updates. A flow that is slightly behind reads it and needs no reader.
     change_buffer: Size = 64 * MIB
     # A larger update is delivered without values, marked `too_large`.
     max_update_bytes: Size = 64 * MIB
@@ -160,8 +160,8 @@ class PublisherConfig(Settings):
     # The secret with which masks hash values. Only the host names its file, because a process that can write to
     # ZooKeeper must not choose it.
     mask_key_file: PathFromHere | None = None
-    # Limit of the parked updates of one flow. At the limit the flow halts, because a store that grows without end is a
-    # loss with a delay.
+    # Limit of the parked updates of one flow. At the limit the flow halts, because a store
+    # without a limit would fill the disk.
     dead_letters: int = Field(default=1000, ge=1, le=1_000_000)
     # How long a vanished subscriber may stay away before its shards move.
     grace_period: Seconds = 5.0

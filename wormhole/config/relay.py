@@ -1,7 +1,7 @@
 """Decides whether a log has a relay, as this host is configured. Pure.
 
-It needs more than one table of :mod:`wormhole.config.model`: how many publishers may serve the log. A relay that holds
-may have the only record of a part of the log, so it needs a log that one host publishes.
+The decision needs more than one table of the configuration: it depends on how many publishers may serve the log.
+A relay with the mode ``hold`` may have the only record of a part of the log, so one host has to publish that log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gathers complaints about configuration into one report."""
+"""Collects the problems of a configuration into one report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConfigReport:
         self.problems.append(f"{where}: {text}" if value is ... else f"{where} = {_shown(value)}: {text}")
 
     def add_all(self, error: ValidationError, model: type[BaseModel], at: Sequence[str | int], given: object) -> None:
-        """Add every complaint about ``given``, found at ``at``, from its validation as a ``model``."""
+        """Add every problem of ``error``, which the validation of ``given`` as a ``model`` raised. ``at``: its path."""
         for problem in error.errors(include_url=False, include_input=False)[: _MOST_PROBLEMS + 1]:
             where = tuple(part for part in problem["loc"] if part != "[key]")
             kind, path = problem["type"], (*at, *where)

@@ -37,8 +37,8 @@ def _way_out(dataset: DatasetConfig, copy: str, owner: str) -> str:
 def _reserved(config: Config, log: LogConfig, name: str) -> str:
     source: SourceConfig | None = log.inline or (config.sources or {}).get(log.source)
     if source is None:
-        return ""  # in the list of another host
+        return ""  # another host lists the source
     try:
         return datastore(source.kind).reserved(source.source, name)
     except UsageError:
-        return ""  # not installed here
+        return ""  # the datastore is not installed here

@@ -1,7 +1,7 @@
-"""``[sinks.NAME]``: the stores that this host fills.
+"""The tables ``[sinks.NAME]``: the stores into which this host writes an application's updates.
 
-What a sink is, and which options each kind has, is decided in the package of its kind. Here it has a URL, an
-application, and further options that nothing here reads.
+The package of each kind of sink defines its options. This module reads the URL and the application, and passes the
+other options on.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _key(key: str) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        # Its strings are those of JSON, but for one character.
+        # TOML's strings are those of JSON, except for one character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"

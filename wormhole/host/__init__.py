@@ -1,4 +1,4 @@
-"""What a process needs of its host: files, sockets, processes, certificates, HTTP, logs.
+"""Access to the host that a process runs on: files, sockets, processes, certificates, HTTP, logs.
 
-The package has more than twenty modules: each is about one thing of the host, and they share nothing.
+The package has more than twenty modules: each handles one resource of the host, and they share no code.
 """

@@ -3,7 +3,7 @@ libraries it does nothing.
 
 By default each thread of a process keeps an arena of its own, and other threads cannot use the free memory of that
 arena. Freeing one large block also raises the size from which blocks are mapped separately, up to 32 MiB. From then on
-large values are placed among small ones, and one small value keeps the memory of large ones from the system. So the
+large values are placed among small ones, and one small value prevents the return of a large block to the system. So the
 peak memory of a process depends on the order of events, and on the machine's speed.
 """
 
@@ -20,8 +20,8 @@ _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 
 LARGE: Final = 768 << 10
-"""More than a reader decodes at once (512 KiB), because such a block is taken and given back thousands of times a
-second. Less than the values that make memory grow.
+"""The limit is above the 512 KiB that a reader decodes at once, because such a block is taken and freed thousands of
+times a second. It is below the size of the values that make memory grow.
 """
 _KEPT_FREE: Final = 1 << 20
 
@@ -29,7 +29,7 @@ _KEPT_FREE: Final = 1 << 20
 def _libc() -> ctypes.CDLL | None:
     try:
         libc = ctypes.CDLL(None)
-    except (OSError, TypeError):  # no such thing outside of Unix
+    except (OSError, TypeError):  # a system without mallopt
         return None
     return libc if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim") else None
 

@@ -1,5 +1,5 @@
-"""The content of the PEM files of ``[tls]``, and which certificates they accept. Pure: bytes and the time of day in,
-facts and reasons out.
+"""Reads the PEM files of ``[tls]`` and decides which certificates they accept. Pure: the caller passes the bytes and
+the time of day.
 
 The TLS library verifies chains and signatures of peers during the handshake. This module adds functions for which the
 library in gRPC has no setting: revocation lists (RFC 5280, section 5), and the names and dates that an error needs.
@@ -32,7 +32,7 @@ _UNREADABLE: Final = (
 _SUPPORTED: Final = frozenset({ExtensionOID.CRL_NUMBER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER})
 """Extensions of a list that may be critical.
 
-Other extensions change the list's meaning: a delta, one of several parts, of several issuers.
+Other extensions change the list's meaning: a delta list, a partial list, or a list of several issuers.
 """
 
 
@@ -98,7 +98,7 @@ class Certificate:
         return any(one in {wanted, f"*.{wanted.partition('.')[2]}"} for one in map(str.lower, self.names))
 
     def is_issued_by(self, other: Certificate) -> bool:
-        """Whether ``other``'s key signed it."""
+        """Whether the key of ``other`` signed this certificate."""
         try:
             self._parsed.verify_directly_issued_by(other._parsed)
         except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
@@ -106,7 +106,7 @@ class Certificate:
         return True
 
     def outdated(self, now: datetime) -> str:
-        """The reason if its dates do not permit its use now; empty: they do."""
+        """The reason if its dates do not permit its use at ``now``, else empty."""
         if now > self.not_after:
             return f"expired on {day(self.not_after)}"
         return f"is valid only from {day(self.not_before)}" if now < self.not_before else ""
@@ -218,7 +218,7 @@ class Trusted:
         return ""
 
     def revoked(self, certificate: Certificate) -> str:
-        """The reason if a list contains the certificate, with the date; empty: none does."""
+        """The reason, with the date, if a list contains the certificate, else empty."""
         for one in self.lists or ():
             at = one.revoked_at(certificate)
             if at is not None:

@@ -1,4 +1,4 @@
-"""The time, passed to all code that measures durations, dates events or waits, so that a test can determine it."""
+"""The clock of all code that measures durations, records times or waits. Tests replace it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The identity of a file or folder on a running machine. A copy on another host, or after another boot, has another
-one.
-"""
+"""Identifies a file or folder on a running machine. A copy, or the same file after a reboot, has another identity."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The open connections of one HTTP server: bounded in number and bytes, and always with a place for a health check.
+"""Bounds the open connections of one HTTP server in number and bytes, and keeps places for health checks.
 
 A client can open connections and send nothing, half of a request or half of a handshake. It can request much and read
 slowly, or send so many requests that all others wait. A process whose health check is not answered is restarted. So
-only a connection whose request is being answered keeps its place. Any other connection is closed after a while. It is
-closed at once when a new one finds no place; then the one that has waited longest is closed. Some places are kept for
+only a connection whose request is being answered keeps its place. Any other connection is closed after a timeout. When
+a new connection finds no place, the one that has waited longest is closed at once. Some places are kept for
 :data:`HEALTH`: when only these are left, other requests are refused at once.
 """
 
@@ -80,7 +80,7 @@ class Connections:
         transport = request.transport
         connection = None if transport is None else self._idle.pop(transport, None)
         if connection is None or transport is None:
-            return await handler(request)  # the client has gone
+            return await handler(request)  # the client has disconnected
         self._answered[transport] = connection
         connection.answered()
         self._bound_unsent()
@@ -148,7 +148,7 @@ class _Connection(asyncio.Protocol):
         self._securing: asyncio.Task[None] | None = None
 
     def idle(self) -> None:
-        """From now on a whole request has to arrive in time."""
+        """Start the timeout within which a whole request has to arrive."""
         self.answered()
         assert self._transport is not None
         self._room = _REQUEST_BYTES
@@ -156,7 +156,7 @@ class _Connection(asyncio.Protocol):
         self._timer = loop.call_later(self._connections.idle_s, self._transport.abort)
 
     def answered(self) -> None:
-        """A request has arrived."""
+        """Stop the timeout: a request has arrived."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -173,7 +173,7 @@ class _Connection(asyncio.Protocol):
     async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
         secure = None
-        with suppress(OSError):  # a client without a certificate, with a foreign one, that speaks no TLS, or has gone
+        with suppress(OSError):  # the client has no valid certificate, uses no TLS, or has disconnected
             secure = await loop.start_tls(plain, self, context, server_side=True)
         if secure is None or not self._connections.secured(plain, secure):
             self.answered()

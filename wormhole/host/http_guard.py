@@ -2,7 +2,7 @@
 to use an answer elsewhere.
 
 A foreign page can make a browser on this host send requests to loopback. By rebinding its own DNS name it could read
-the answer. So a request whose ``Host`` is a name of another server is refused. An IP address cannot be rebound, so a
+that answer. So a request whose ``Host`` is a name of another server is refused. An IP address cannot be rebound, so a
 request with one is always answered.
 """
 

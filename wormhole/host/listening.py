@@ -1,4 +1,4 @@
-"""Listening at an address, and the reason if that is not possible."""
+"""Makes gRPC servers listen at an address, and reports why an address cannot be used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HINTS = {
 def cannot_listen(listen: str, error: OSError, *, setting: str) -> ConfigError:
     """The error for ``listen`` (``host:port``). ``setting``: the setting that has to be changed."""
     number = error.errno or 0
-    why = os.strerror(number) if number > 0 else str(error.strerror or error)  # asyncio's has the address in it again
+    why = os.strerror(number) if number > 0 else str(error.strerror or error)  # asyncio's text repeats the address
     hint = _HINTS.get(number, "name an address of this machine, with a free port or port 0")
     return ConfigError(f'{setting} = "{listen}" cannot be taken: {why}', hint=hint, code="address-taken")
 
@@ -48,7 +48,7 @@ async def add_port(
             return server.add_insecure_port(listen)
         return server.add_secure_port(listen, trust.server_credentials(demand=demand))
     except RuntimeError:
-        used = OSError(errno.EADDRINUSE, "")  # since it was checked
+        used = OSError(errno.EADDRINUSE, "")  # another process took the port after the check
         raise cannot_listen(listen, used, setting=setting) from None
 
 

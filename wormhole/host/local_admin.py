@@ -1,4 +1,4 @@
-"""The way to a publisher of this host: a socket in its state folder, at which no other user can listen.
+"""Finds the admin service of a publisher on this host: a socket in its state folder, where no other user can listen.
 
 An address that is found, in ZooKeeper or elsewhere, may belong to any process. Therefore the host's token is read from
 the state folder that this side knows by itself. It is sent only over the socket in that folder, and only to a process
@@ -93,7 +93,7 @@ class LocalAdmin:
 def _read_token(path: Path) -> tuple[str, int]:
     """The token, and the user who owns it."""
     try:
-        # Neither a link's target nor a pipe, at which opening would wait.
+        # O_NOFOLLOW refuses a symbolic link. O_NONBLOCK opens a pipe without waiting.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             found = os.fstat(handle)

@@ -1,8 +1,8 @@
-"""One log line about many flows, instead of one for each.
+"""Collects events of many flows into one log line.
 
 A publisher that starts assigns a thousand flows, and a caravan that ends leaves as many: a line for each would hide
 everything else. The first event is logged at once. The more events follow, the longer they are collected into one line,
-which contains the age of the first of them.
+which contains the age of the first event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 __all__ = ["BatchedLog"]
 
-_SOON_S: Final = 0.1  # what happens together comes together
+_SOON_S: Final = 0.1  # events that are close together are logged in one line
 _LEAST_S: Final = 1.0
 _MOST_S: Final = 60.0
 _NAMES: Final = 8

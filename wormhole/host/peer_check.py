@@ -3,7 +3,7 @@
 gRPC in Python neither shows a client the server's certificate nor reads revocation lists. After a failed handshake it
 reports only OpenSSL's code. A handshake of Python's own TLS, with this process's certificate, shows the certificate and
 the cause. If revocation lists are configured, this handshake comes first, and gRPC's connection then accepts only the
-certificate that was seen here. A server that uses another certificate the second time is refused.
+certificate that was seen here. A server that then uses another certificate is refused.
 
 No thread waits for a peer, because the process has few threads, and the stores of datamarkers need them. Callers
 without an event loop use ``asyncio.run``.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["checked_credentials", "examine", "explain"]
 
 _TIMEOUT_S: Final = 3.0
-_GRPC: Final = ("h2",)  # in HTTP/2 the server sends the first bytes
+_GRPC: Final = ("h2",)  # an HTTP/2 server sends bytes before the client's first request
 _REPLY: Final = "replace the certificate that is named; it is read again without a restart"
 
 
@@ -43,8 +43,8 @@ async def checked_credentials(address: str, trust: Trust) -> tuple[grpc.ChannelC
 
 
 async def examine(address: str, trust: Trust) -> Certificate:
-    """The certificate of the server at ``address``. It is issued by the trusted authority, within its dates and not
-    revoked.
+    """The certificate of the server at ``address``, after the check of its issuer, its dates and the revocation
+    lists.
 
     Raises :class:`~wormhole.model.errors.StreamBroken`, which names certificate and date, if it is not. Raises the same
     for a server that refuses this process's certificate, and for one that does not answer.

@@ -1,4 +1,4 @@
-"""Files that only their user may read, independent of the umask of the shell or service manager."""
+"""Creates files and folders that only their owner may read, whatever the umask of the shell or service manager."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keep_private() -> None:
 def private_opener(path: str, flags: int) -> int:
     """An opener for :func:`open`: a new file has mode 0600. If root creates it, it gets the owner of the folder.
 
-    Raises ``OSError`` for a symbolic link: in a folder of another user it could lead to any file of root's.
+    Raises ``OSError`` for a symbolic link: in a folder of another user the link could lead to any file of root.
     """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -71,7 +71,7 @@ class PrivateServer(ABC):
         """The server's name in messages."""
         return f"private {self.flavour} server"
 
-    # -- what differs between kinds of servers
+    # -- steps that a kind of server defines
 
     @abstractmethod
     def start_command(self) -> list[str]:
@@ -81,7 +81,7 @@ class PrivateServer(ABC):
     def answers(self) -> bool:
         """Whether *this* server answers. Another server on the same port has another data folder."""
 
-    def find_programs(self) -> None:  # noqa: B027 - some are found earlier
+    def find_programs(self) -> None:  # noqa: B027 - some kinds find theirs earlier
         """Find the programs of the server, before anything is made.
 
         Raises :class:`~wormhole.model.errors.ConfigError` when there is no such server on this machine.
@@ -118,7 +118,7 @@ class PrivateServer(ABC):
         """The error for a server that does not answer. ``said``: the content of its log."""
         return self.failure(f"{what}; its log ends: {said[-LOG_TAIL:].strip() or '(empty)'}", f"see {self.log}")
 
-    # -- where it is
+    # -- paths
 
     @property
     def folder(self) -> Path:
@@ -138,10 +138,10 @@ class PrivateServer(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether it was started and has not ended by itself since."""
+        """Whether the server was started and has not ended by itself since."""
         return self._guard is not None and self._guard.poll() is None
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
         """Start the server and wait until it answers. Does nothing if it runs.
@@ -256,7 +256,7 @@ class PrivateServer(ABC):
         if guard is None:
             return
         if guard.poll() is None:
-            guard.kill()  # PR_SET_PDEATHSIG takes the server along
+            guard.kill()  # PR_SET_PDEATHSIG then kills the server too
             guard.wait()
         if guard.stdout is not None:
             guard.stdout.close()

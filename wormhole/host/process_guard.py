@@ -1,4 +1,4 @@
-"""Run a program that must not outlive its owner, whatever ends the owner: also ``kill -9``.
+"""Runs a program that must not outlive its owner, even if ``kill -9`` ends the owner.
 
     python -I -S process_guard.py [--user NAME] OWNER_PID FOLDER_TO_REMOVE|'' COMMAND ARGUMENT...
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     owner, folder, command = int(arguments[0]), arguments[1], list(arguments[2:])
     signal.signal(signal.SIGTERM, _on_term)
     owner_handle = os.pidfd_open(owner)
-    if os.getppid() != owner:  # it died before we looked; its number may belong to another by now
+    if os.getppid() != owner:  # the owner ended before this check; its id may be another process's now
         _remove(folder)
         return 0
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -104,7 +104,7 @@ def _end_left_behind() -> None:
     with contextlib.suppress(OSError):  # a kernel without this list
         while children := _children():
             for pid in children:
-                os.kill(pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
+                os.kill(pid, signal.SIGKILL)  # the child is not reaped yet, so its id is not used again
                 os.waitpid(pid, 0)
 
 

@@ -1,4 +1,4 @@
-"""The users of the sockets at the ends of this host's TCP connections: the kernel's table, which no peer can forge
+"""Finds the users of the sockets of this host's TCP connections in the kernel's table, which no peer can forge
 (Linux).
 
 A port above 1024 is free to every local user while its server is down. The kernel records the user of each socket in
@@ -22,7 +22,7 @@ End = tuple[str, int]
 _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
 _LISTEN: Final = b"0A"
-_ANY: Final = frozenset({"0.0.0.0", "::", "127.0.0.1"})  # where a connection to 127.0.0.1 may arrive
+_ANY: Final = frozenset({"0.0.0.0", "::", "127.0.0.1"})  # listeners at these addresses accept connections to 127.0.0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def rows_of(lines: Iterable[bytes], port: int) -> Iterator[Row]:
     """The sockets of a table with the local ``port``."""
     ending = b":%04X" % port
     for line in lines:
-        if ending not in line:  # nearly all lines; to split them takes longer than to read them
+        if ending not in line:  # skips nearly all lines, because splitting a line is slow
             continue
         fields = line.split(None, _INODE + 1)
         if len(fields) <= _INODE or not fields[_LOCAL].endswith(ending):

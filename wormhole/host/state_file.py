@@ -1,4 +1,4 @@
-"""Small JSON files of the publisher's own, replaced as a whole: a crash leaves the old or the new content.
+"""Small JSON files of the publisher's state, replaced as a whole: a crash leaves the old or the new content.
 
 Each holds a checksum of its content. A file of an earlier release has none, and is accepted.
 """

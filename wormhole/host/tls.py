@@ -52,8 +52,8 @@ def target_options(name: str) -> list[tuple[str, str]]:
 
 
 def client_context(ca: Path | None, cert: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """How a sink trusts its store: ``ca``: the authorities, in PEM; ``None``: the system's; ``cert`` and ``key``: the
-    sink's own. Blocks. Raises as :func:`untrusted` for a file that cannot be used, which may be replaced just now.
+    """The TLS context of a sink for its store. ``ca``: the authorities, in PEM; ``None``: the system's. ``cert`` and
+    ``key``: the sink's own. Blocks. Raises the error of :func:`untrusted` for a file that cannot be used.
     """
     try:
         context = ssl.create_default_context(cafile=ca)
@@ -70,8 +70,8 @@ def client_context(ca: Path | None, cert: Path | None = None, key: Path | None =
 
 
 def untrusted(where: str, why: str) -> TargetUnavailable:
-    """The error for a store whose certificate is not trusted. Nothing is sent to it, and it is tried again, as a
-    subscriber is: a certificate is renewed, and a file replaced, without a restart.
+    """The error for a store whose certificate is not trusted. Nothing is sent to the store. The
+    connection is retried, because certificates and files are replaced without a restart.
     """
     return TargetUnavailable(
         f"the certificate of {where} is refused: {why}",

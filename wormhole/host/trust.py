@@ -1,5 +1,5 @@
-"""The files of ``[tls]`` while a process runs: read again when their content changed, and made into credentials and
-checks.
+"""Makes TLS credentials and checks of the files of ``[tls]``. A running process reads changed files
+again.
 
 The files are read at most once in :data:`LOOK_S` seconds, when a connection begins or a metric is needed. They are
 compared by content, so a change that keeps size and time is noticed, and ``touch`` is no change. If the new files
@@ -54,7 +54,7 @@ class Reloads:
 
 
 class Trust:
-    """See the module. May be used from any thread.
+    """The TLS files of this process, as the module describes. May be used from any thread.
 
     ``look_s``: minimum time between two readings, in seconds. ``now``: the time of day. Raises
     :class:`~wormhole.model.errors.ConfigError`, which names every file that cannot be used.
@@ -136,7 +136,7 @@ class Trust:
             given = found
             return configuration(found)
 
-        fetch: Any = changed  # may return None, which the stubs do not know
+        fetch: Any = changed  # may return None, although the stubs forbid it
         return grpc.dynamic_ssl_server_credentials(configuration(given), fetch, require_client_authentication=demand)
 
     def channel_credentials(self, peer: Certificate | None = None) -> grpc.ChannelCredentials:

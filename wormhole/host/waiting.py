@@ -30,7 +30,7 @@ async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Each of the present items. After every hundred the event loop does its other due work."""
+    """Yield each of the present items. After every hundred items the event loop runs its other due tasks."""
     for number, item in enumerate(tuple(items), 1):
         yield item
         if number % _AT_ONCE == 0:

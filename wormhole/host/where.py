@@ -1,4 +1,4 @@
-"""How publishers are reached."""
+"""The options with which commands reach publishers: addresses, certificates and the state folder."""
 
 from __future__ import annotations
 
