@@ -12,8 +12,8 @@ change, and one row for all later ones::
     a DELETE with later changes    the last such DELETE, and one row for the changes after it
 
 The DELETE stays also if the row is whole after it, because a later change may have a schema with another column. The
-row then lacks this column, and its value is not the one before the DELETE. If an UPSERT of a whole row is the last
-change, no DELETE is needed: a log with UPSERTs has no UPDATEs, which are what lacks columns.
+row then lacks this column, and must not get the value from before the DELETE. If an UPSERT of a whole row is the last
+change, no DELETE is needed. Only UPDATEs lack columns, and a log with UPSERTs has no UPDATEs.
 
 So at most three rows of a key are left, however often it changed. Combined rows can be combined again with later ones.
 """
@@ -45,7 +45,7 @@ Written = tuple[str, bytes, bool]
 def keyless(keys: pa.Array) -> pa.Array:
     """Whether each value of the archive's column ``key`` belongs to a table without a key.
 
-    Each such row is taken as a change of a row of its own.
+    Each update of such a table counts as the change of a separate row.
     """
     return pc.equal(pc.binary_length(keys), 0)
 
@@ -62,7 +62,7 @@ def numbers(rows: pa.RecordBatch, *more: pa.Array) -> pa.Array:
     alone = keyless(rows.column("key"))
     if not pc.any(alone).as_py():
         return found
-    return pc.if_else(alone, pa.array(range(count, count + rows.num_rows), pa.int64()), found)  # above all others
+    return pc.if_else(alone, pa.array(range(count, count + rows.num_rows), pa.int64()), found)  # above all keys
 
 
 def groups(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -132,9 +132,9 @@ class _Chain:
         self._schemas = schemas
 
     def of(self, changes: list[int]) -> Written | None:
-        """Returns the last change with all changes after the last DELETE, or after the first change, in it.
+        """The last change, with the changes since the last DELETE (or since the first change) combined into it.
 
-        ``changes``: three rows or more, by place. ``None`` if the last change stays as it is."""
+        ``changes``: three rows or more, by place. Returns ``None`` if the last change stays as it is."""
         start, inserted = 1, False  # the first of the changes that are combined, and whether they follow a DELETE
         for number, at in enumerate(changes[1:], 1):
             after_delete = self._ops[changes[number - 1]] == _DELETE
@@ -193,7 +193,7 @@ def rows_that_count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def not_superseded(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The rows without those that a later one makes superfluous."""
+    """The rows, except those that a later row makes superfluous."""
     (rows,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     of, at = numbers(rows, rows.column("shard")), pa.array(range(rows.num_rows), pa.int64())
     whole = pc.and_not(pc.is_in(rows.column("op"), pa.array(_WHOLE)), rows.column("partial"))

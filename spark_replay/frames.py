@@ -113,7 +113,7 @@ def reading() -> Iterator[None]:
         found = _OURS.findall(str(error))
         if not found:
             raise
-        kind, text = found[-1]  # the last one; its causes are before it
+        kind, text = found[-1]  # Python prints the causes of an error before it
         problem = Problem.parsed(text)  # Spark passes on only the text of an exception
         hint = problem.hint or (VERIFY if kind == "ArchiveError" else None)
         raise _KINDS[kind](problem.text, hint=hint, code=problem.code or None) from error

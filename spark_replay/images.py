@@ -2,8 +2,8 @@
 
 A log may have only parts of rows. So the image after a change is the image before it, overwritten column by column with
 the values of the change. Columns are matched by name, because a table's columns change too. An unknown value stays
-unavailable, and never becomes NULL. Changes can be folded before the earlier ones are known. The result is the same
-when it is applied to these later.
+unavailable, and never becomes NULL. Changes can be folded before the earlier ones are known. The result may be
+applied to the earlier image later, and is the same.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _may_hold(piece: FilePiece, one: ColumnCondition) -> bool:
     if one.column == "op":
         return any(entry.ops.get(name) for name in one.values)
     if not entry.last_us:
-        return True  # its times are not known
+        return True  # the file's times are not known
     early = one.compared.startswith(">") or entry.first_us <= max(one.values)
     return early and (one.compared.startswith("<") or entry.last_us >= min(one.values))
 

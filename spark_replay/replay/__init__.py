@@ -1,4 +1,4 @@
-"""A mass replay: updates of the archive pushed again, until the live log takes over.
+"""A mass replay pushes updates of the archive to subscribers again, until the live log takes over.
 
-It has more than twenty modules. The driver uses each for one step of a replay.
+The driver (:mod:`spark_replay.replay.driver`) uses each module of this package for one step of a replay.
 """

@@ -1,7 +1,7 @@
-"""One flow's delivery from the archive, over the same connection that publishers use.
+"""Pushes the archived updates of one flow to its subscriber, over the same protocol that publishers use.
 
-The publisher decides which epoch holds and stores what is acknowledged (:mod:`spark_replay.replay.publisher`). If the
-process dies anywhere here, the next attempt continues at the stored datamarker.
+The flow's publisher decides which epoch is valid, and stores acknowledged datamarkers
+(:mod:`spark_replay.replay.publisher`). If this process dies, the next attempt continues at the stored datamarker.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _STORE_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where to push to, and as what. Each ``open`` returns a new one.
+    """The subscriber's address, and the state with which its flow is opened. Each ``open`` returns a new route.
 
     ``skip``, ``park``, ``parked``, ``rewound``, ``move``, ``acknowledged``, ``last_ack``: as in an assignment.
-    ``trust``: ``None`` without TLS. ``counted_to``: up to where the flow's stored delivery counts reach.
-    ``forwarding``: what is sent to the publisher that listens at the address, with its ``name``, because its subscriber
-    dials it; ``None``: the subscriber listens there.
+    ``trust``: ``None`` without TLS. ``counted_to``: the end of the range that the flow's stored delivery counts cover.
+    ``forwarding``: the request to the publisher called ``name``, which listens at the address and forwards to a
+    subscriber that dialled it; ``None``: the subscriber listens at the address.
     """
 
     hello: push_pb2.Hello
@@ -106,9 +106,9 @@ class ForwardedLine(DialledLine):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An offer to acknowledge: the datamarker that the subscriber gets, and the one that the publisher stores for it.
+    """A datamarker that the subscriber is asked to acknowledge, and the datamarker that the publisher then stores.
 
-    ``due``: it has to be sent, because the rows before it take memory until it is stored.
+    ``due``: the offer has to be sent, because the rows before it take memory until it is stored.
     """
 
     marker: Datamarker
@@ -119,10 +119,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SentPiece:
-    """The next piece to push: a body (or none), the place before it, and the offer after it (or none).
+    """The next piece to push: a body (or none), the place before the body, and the offer after the body (or none).
 
-    ``gap``: log before the body that the archive does not hold either, and the datamarker after that log. The gap is
-    reported. Delivery continues at that datamarker, if the application decides so.
+    ``gap``: a part of the log before the body that the archive lacks too, and the datamarker after that part. The gap
+    is reported to the application. Delivery continues at that datamarker, if the application decides so.
     """
 
     body: Body | None
@@ -132,8 +132,8 @@ class SentPiece:
 
 
 Store = Callable[[Offer, int, int, Settled | None], None]
-"""Makes an acknowledged offer durable, with the updates and bytes since the last one and their delivery counts. Blocks,
-may raise.
+"""Stores an acknowledged offer durably, with the number of updates and bytes since the previous offer, and with their
+delivery counts. Blocks, may raise.
 """
 Park = Callable[[DeadLetter, Parcel], str]
 """Stores an update whose handler exhausted its retries. Returns empty text once it is durable, else why it is refused.
@@ -179,7 +179,7 @@ class Delivery:
     latest: bool = False
     clock: Clock = SYSTEM_CLOCK
     reached: bool = False
-    """Whether the subscriber answered: until then it is not there."""
+    """Whether the subscriber answered. Until then it counts as not connected."""
     _session: PushSession = field(init=False)
     _threads: PeerThreads = field(init=False)
     _connection: Connection = field(init=False)
@@ -361,7 +361,7 @@ class Delivery:
     # -- what the connection calls
 
     def messages(self, now: float) -> Iterable[bytes]:
-        """Nothing: messages are written when they are made."""
+        """Returns no messages, because each message is written when it is made."""
         return ()
 
     def closed(self, error: StreamBroken | None) -> None:
@@ -428,9 +428,9 @@ class Delivery:
                 )
 
     async def _keep(self) -> None:
-        """Have the publisher store what is acknowledged: the newest at most once a second, and at the end at once.
+        """Have the publisher store the newest acknowledged offer, at most once a second, and at the end at once.
 
-        Its answers contain the share of the rate, so it is asked also when there is nothing to store.
+        The publisher's answers contain the share of the rate, so it is called also when no offer is to be stored.
         """
         ask_s = HEARD_S if self.share.limited else None
         while True:
@@ -459,7 +459,7 @@ class Delivery:
     async def _park(self) -> None:
         """Have the publisher store updates to be parked, one after the other.
 
-        An update counts as processed once the subscriber has the answer that it is stored.
+        An update counts as processed once the subscriber has received the answer that the update is stored.
         """
         while True:
             wanted = await self._parking.get()
@@ -477,7 +477,7 @@ def _following(pieces: Generator[SentPiece, None, None]) -> SentPiece | None:
 async def _ended(task: asyncio.Task[Any]) -> None:
     """Wait for a thread that cannot be stopped, also when this task is cancelled.
 
-    What the thread raises was reported already, or no longer matters.
+    Errors of the thread are ignored, because they were reported already or no longer matter.
     """
     while not task.done():
         try:

@@ -31,8 +31,8 @@ _LOOK_S: Final = 1.0
 
 
 class Driver:
-    """One replay. ``plans``: its flows with their modes, the largest first. ``find_publishers``: finds publishers that
-    moved.
+    """Runs one replay. ``plans``: its flows with their modes, the largest first. ``find_publishers``: finds publishers
+    whose address changed.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class Driver:
     def run(self) -> list[FlowReport]:
         """Hold every flow, push it, hand it over. An error of one flow ends only that flow, and is in its report.
 
-        Raises :class:`~wormhole.model.errors.WormholeError` if a flow cannot be held. Then only flows that the replay
-        already had stay held.
+        Raises :class:`~wormhole.model.errors.WormholeError` if a flow cannot be held. Only flows that the replay had
+        before this call stay held then.
         """
         warn_interpreted("spark_replay")
         with self._leases():
-            self.begin()  # with many flows this may take longer than a lease
+            self.begin()  # holding many flows may take longer than a lease
             with ThreadPoolExecutor(self._at_once, thread_name_prefix="replay") as pool:
                 futures = [pool.submit(run.run) for run in self.runs]
                 try:
-                    self._look()  # from the first second on
+                    self._look()  # progress is reported from the first second on
                     while wait(futures, timeout=_LOOK_S).not_done:
                         self._look()
                 except BaseException:  # Ctrl-C
@@ -145,7 +145,7 @@ class Driver:
                     try:
                         found = run.renew()
                         if found is not None:
-                            for other in runs:  # else each would first ask in vain, together for longer than a lease
+                            for other in runs:  # separate failed calls would together take longer than a lease
                                 other.move(found)
                     except Exception:  # noqa: BLE001 - the leases of the other flows are kept
                         _log.exception("%s: internal error, its lease is not kept", run.plan.flow)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Estimate", "Sketch", "estimate", "is_small"]
 
 _KEPT: Final = 4096
-"""Hashes that a sketch keeps. Of more keys the number is known to about one part in the square root of this: 1.6
-percent.
+"""The most hashes that a sketch keeps. A larger number of keys has a relative error of about one by the square root of
+this constant: 1.6 percent.
 """
 _HASHES: Final = 1 << 64
 _HERE_BYTES: Final = 512 << 20  # one process reads this many bytes of rows in the time in which Spark starts
@@ -55,7 +55,7 @@ class Estimate:
 class Sketch:
     """Counts distinct values in bounded memory.
 
-    It keeps the smallest of their hashes. The more values there are, the closer together these are.
+    A sketch keeps the smallest hashes of the values. The more values exist, the closer together these hashes are.
     """
 
     def __init__(self, hashes: Iterable[int] = ()) -> None:
@@ -97,7 +97,7 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
             found[one.shard] = found[one.shard].plus(one) if one.shard in found else one
     else:
         tasks = spark.sparkContext.parallelize(looked, len(looked)).map(look).keyBy(_shard)
-        # Executors combine the tasks' results. Else the driver would get a sketch for each 128 MiB of the archive.
+        # Executors combine the tasks' results, so the driver does not receive a sketch for each 128 MiB of the archive.
         found = tasks.reduceByKey(_Looked.plus, spark.sparkContext.defaultParallelism).collectAsMap()
     for one in found.values():
         if one.problem:
@@ -107,8 +107,8 @@ def estimate(spark: SparkSession | None, store: ArchiveStore, chosen: Sequence[S
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The result of a task, or of several tasks of one shard. ``keyless``: how many of the updates are of tables
-    without a key. ``hashes``: the hashes of the keys of the others, as a :class:`Sketch` has them."""
+    """The result of one or several tasks of one shard. ``keyless``: the number of updates of tables without a key.
+    ``hashes``: the key hashes of all other updates, as a :class:`Sketch` keeps them."""
 
     shard: str
     updates: int = 0

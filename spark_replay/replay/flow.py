@@ -1,4 +1,4 @@
-"""One flow of a replay in its driver: held, pushed, and handed over to the live log or given back."""
+"""The driver's part for one flow: hold it, have it pushed, and hand it over to the live log or give it back."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ R = TypeVar("R")
 
 
 class ReplayFlow:
-    """See the module. ``shares``: the shares of the replay's rate. ``stopped``: nothing new may begin.
+    """One flow of a replay. ``shares``: the shares of the replay's rate. ``stopped``: nothing new may begin.
 
-    The flow's own thread and the thread of the leases use it.
+    The flow's own thread and the thread of the leases use this object.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class ReplayFlow:
         self.finished = True
 
     def renew(self) -> FoundPublisher | None:
-        """Renew the lease, if there is one. Returns the publisher if it was found at another address.
+        """Renew the lease, if the flow has one. Returns the publisher if it was found at another address.
 
-        A publisher that does not answer now is asked again soon. Its lease does not run while it is away.
+        A publisher that does not answer is called again soon. The leases that it keeps do not run out while it is down.
         """
         if not self._leases.ticket:
             return None
@@ -196,9 +196,9 @@ class ReplayFlow:
     def _withdraw(self) -> None:
         """End a task that cannot reach its publisher.
 
-        A task that dials the publisher's former address is ended, because executors cannot find the new one. So is a
-        task that still waits for a slot when the publisher was away for too long, because it would only then begin to
-        wait for the publisher.
+        A task that dials the publisher's former address is ended, because executors cannot find the new address. A task
+        that still waits for a slot is ended when the publisher was down for too long, because the task would begin its
+        own wait for the publisher only in the slot.
         """
         task = self._given
         if task is not None and (not self._is_at(task.publisher) or (self._lost is not None and not self.pushing)):
@@ -228,7 +228,7 @@ class ReplayFlow:
 
     @property
     def pushed(self) -> tuple[int, int]:
-        """Acknowledged updates and bytes: by the publisher's last answer, or by the tasks that ended."""
+        """Acknowledged updates and bytes, from the publisher's last answer or from the tasks that ended."""
         return max(self.updates.value, self._pushed_updates), max(self.bytes.value, self._pushed_bytes)
 
     def done_rows(self) -> int:
@@ -240,7 +240,7 @@ class ReplayFlow:
         return self.plan.snapshot_rows + done_rows(self.plan.files, self._place)
 
     def run(self) -> FlowReport:
-        """Push the range and hand over. Raises nothing: the report contains the result."""
+        """Push the range and hand the flow over. Raises nothing, because the report contains any error."""
         try:
             return self._left_out or self._pushed()
         except WormholeError as error:
@@ -325,7 +325,7 @@ class ReplayFlow:
         return False
 
     def _grown(self, marker: Datamarker) -> Datamarker | None:
-        """Wait until the archive ends after ``marker``. Returns its end, ``None`` if the archive no longer grows."""
+        """Wait until the archive ends after ``marker``. Returns its end; ``None``: the archive no longer grows."""
         ends = self._settings.clock.monotonic() + self._settings.grow_s
         while True:
             manifest = self._again(lambda: self._settings.store.read(self.plan.shard))
@@ -388,7 +388,7 @@ class ReplayFlow:
     def _latest(self, task: Task) -> TaskOutcome:
         """Push the last changes of the files in the newest manifest.
 
-        The planned files may have been merged into others since, also while they were read.
+        The planned files may have been merged into others since the plan, also while a task read them.
         """
 
         def push() -> TaskOutcome:

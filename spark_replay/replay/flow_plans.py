@@ -1,4 +1,4 @@
-"""Checks a request before any flow is held: it is possible, or refused with the next step."""
+"""Plans the flows of a replay before any is held, and refuses a request that cannot be fulfilled."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 @dataclass(slots=True)
 class FlowPlan:
     """One flow to replay. ``files``: the files of its range. ``mode``, ``by_values`` and ``reason`` are decided later,
-    unless the replay of the flow was already ``begun``. ``started_s``: the publisher's time of that begin, which
-    distinguishes that replay from a later one. ``lacks``: the part that the archive itself lacks, because of which the
-    mode cannot be the last of each key.
+    unless the replay of the flow was already ``begun``. ``started_s``: when it began, by the publisher's clock; this
+    time distinguishes the replay from a later one. ``lacks``: a text about a loss of the archive itself. Such a
+    loss rules out the last change of each key as mode.
 
-    ``first``: rows of a snapshot come before the range, and this is the flow's datamarker until all of them are
-    pushed. Their number (``snapshot_rows``) is counted later.
+    ``first``: the flow's datamarker until all rows of a snapshot are pushed, which come before the range. The number of
+    these rows (``snapshot_rows``) is counted later.
     """
 
     flow: str
@@ -150,7 +150,7 @@ def resumed(
 
 
 def where_of(plans: Sequence[FlowPlan]) -> str:
-    """The filter with which a replay was begun: the same for all of its flows."""
+    """The filter with which a replay was begun. All flows of the replay have the same filter."""
     return next(
         (flow.replay.where for one in plans for flow in one.publisher.status.flows if flow.flow == one.flow), ""
     )
@@ -278,8 +278,8 @@ def _goes_on(manifest: Manifest, place: Datamarker | None, stored: Datamarker) -
 def _check_same(replay: str, status: admin_pb2.ReplayStatus, place: Datamarker, flow: str) -> None:
     """Check that a resumed replay has the snapshot with which it was begun.
 
-    The progress of its first pass is a place among the rows of that snapshot. With another one some rows would never be
-    pushed, or would stay although they were deleted."""
+    The progress of the first pass is a place among the rows of that snapshot. With another snapshot some rows would
+    never be pushed, or would stay although they were deleted."""
     if status.HasField("snapshot") and marker_from_message(status.snapshot).order == place.order:
         return
     ends = marker_from_message(status.snapshot).order

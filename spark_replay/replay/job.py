@@ -62,7 +62,7 @@ class Replay:
     """The options of a replay, the same as those of ``wormholectl replay`` (docs/replay.md).
 
     ``archives``: archives that may be read although only ZooKeeper names them. ``start`` or ``since``, and ``until``:
-    the ends of the range, in the command's syntax; empty: from the datamarker to the end of the archive. ``where``: a
+    both ends of the range, in the command's syntax; empty: the datamarker, and the end of the archive. ``where``: a
     filter. ``snapshot``: the folder of a snapshot whose rows come first. ``rate``: bytes per second; 0: no limit.
     ``at_once``: the most flows that Spark gets at one time. ``master``: Spark's master; empty: Spark's own choice.
     ``patience_s``: how long to wait for a subscriber. ``lease_s``: how long flows are held after this process died.
@@ -88,7 +88,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class PlannedReplay:
-    """The plan of a replay. ``no_subscriber``: the error if none is connected. ``slots``: tasks at one time."""
+    """The plan of a replay. ``no_subscriber``: the error if none is connected. ``slots``: tasks that run at a time."""
 
     plans: Sequence[FlowPlan]
     estimates: Mapping[str, Estimate]
@@ -266,7 +266,7 @@ def _check_silent(answers: Sequence[admin_service.Answer]) -> None:
 
 
 def _proven(answer: admin_service.Answer, status: admin_pb2.PublisherStatus) -> FoundPublisher:
-    shown = admin_service.proven(answer)  # tasks give their tickets to that address
+    shown = admin_service.proven(answer)  # tasks send their tickets to this address, so it is checked
     return FoundPublisher(status, Reach(shown.address, _from_anywhere(answer.tls), answer.tls_name), shown.local)
 
 

@@ -81,7 +81,7 @@ class Jobs:
         Raises :class:`~wormhole.model.errors.ArchiveUnavailable` if a file is gone that may have been merged meanwhile.
         """
         count = parts(chosen.files)
-        schemas = schemas_of(task.store, [chosen])  # now: the files may be gone when Spark runs the push again
+        schemas = schemas_of(task.store, [chosen])  # read now, as a second attempt may find the files gone
         task = replace(task, schemas=schemas, by_values=by_values)
         self._describe(task)
         with _giving_up(task.flow):
@@ -159,7 +159,7 @@ def _ready(slot: int) -> int:
     import pandas  # noqa: F401 - pyarrow imports it with the first value that it converts, which takes half a second
 
     warn_interpreted("spark_replay")  # in the executor's log
-    return slot  # to run it, this module was imported, and with it all that a task needs
+    return slot  # the executor imported this module to run it, and so all that a task needs
 
 
 @contextmanager

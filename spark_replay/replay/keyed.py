@@ -1,4 +1,4 @@
-"""The last changes of a range whose rows fit into the memory of one task.
+"""Computes the last change of each key in a range whose rows fit into the memory of one task.
 
 The rows are read as for a replay of every change, grouped by key in memory, folded, and returned in the order of their
 places. The number of parts of a range is computed from the manifest. A range of one part is folded by the task that
@@ -40,7 +40,7 @@ __all__ = [
 PART_BYTES: Final = 128 << 20
 """Bytes of rows that are grouped by key at once.
 
-A task needs twice as much memory: for the rows as they were read, and for the rows in one piece.
+A task needs twice as much memory, because it holds the rows as they were read and a copy of them in one piece.
 """
 
 MOST_PARTS: Final = 256

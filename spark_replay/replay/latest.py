@@ -14,8 +14,8 @@ rows, values are combined column by column: a column that a change lacks keeps i
 once keeps its bytes.
 
 If the changes after a DELETE do not have all columns of the row, there are two rows: the DELETE, and an INSERT with the
-columns that are known. One UPDATE would keep the values that the DELETE removed. What counts are the columns at the end
-of the range. A row that was whole may lack a column since, because a later change has a schema with another column.
+columns that are known. One UPDATE would keep the values that the DELETE removed. The columns at the end of the range
+decide this. A row that was whole may lack a column there, because a later change has a schema with another column.
 
 Rows of a table without a key cannot be identified, so each of their changes stays as it is.
 """
@@ -41,7 +41,7 @@ __all__ = ["FOLDABLE", "folded", "net_op", "refuse_others"]
 FOLDABLE: Final = (Op.INSERT, Op.UPDATE, Op.UPSERT, Op.DELETE, Op.READ)
 """The operations that contain the result for one row.
 
-The others (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they are.
+All other operations (MERGE, DELETE_RANGE, TRUNCATE) have to be replayed as they are.
 """
 
 _INSERT: Final[str] = Op.INSERT.value

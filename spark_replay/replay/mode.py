@@ -28,14 +28,14 @@ Wanted = Literal["log", "latest", "auto"]
 BREAK_EVEN: Final = 0.7
 """Keys per update below which the last change of each key takes less time, even with a handler that does nothing.
 
-docs/performance.md has the measurement. With a slower handler the limit would be higher. The paper on Databus found 0.5
+The measurement is in docs/performance.md. A slower handler would permit a higher limit. The paper on Databus found 0.5
 (figure 16).
 """
 
 _LARGE_EVEN: Final = 0.5
 """The same limit for a range that needs Spark's shuffle, which takes as long again as reading the range."""
 _OF_PARTS: Final = 0.5
-"""The factor for both limits if all updates are parts of rows: to combine two parts takes longer than to push one."""
+"""The factor for both limits if all updates are parts of rows. Combining two parts takes longer than pushing one."""
 
 _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 

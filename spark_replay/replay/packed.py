@@ -1,7 +1,7 @@
-"""Rows between the tasks of a large range: only the necessary columns, as one Arrow message without a schema.
+"""Packs rows that tasks of a large range send each other: the necessary columns, as one Arrow message without a schema.
 
-A stream of Arrow has its schema and dictionaries in each piece. With three hundred parts these were thirty times as
-large as the rows. Here both ends know the columns. Operation and table are numbers, and the sources of ids are sent
+An Arrow stream repeats its schema and dictionaries in each piece. With three hundred parts they were thirty times as
+large as the rows. Here both ends know the columns. Operation and table are sent as numbers, and the sources of ids
 beside the message.
 """
 

@@ -34,7 +34,7 @@ __all__ = ["Formats", "Pass", "Selector", "is_read", "log_pieces"]
 _BODY_BYTES: Final = 256 << 10
 _DUE_BYTES: Final = 64 << 20
 """Bytes of rows of a pass after which an offer is due. Without this limit, a filter that drops nearly all rows would
-delay the next offer for a long time, and the rows would stay in memory.
+delay the next offer for a long time, and the rows would stay in memory until then.
 """
 
 
@@ -162,7 +162,7 @@ def _about(shard: str, entry: FileEntry) -> Iterator[None]:
     try:
         yield
     except ArchiveError as error:
-        if _is_missing(error):  # on a service that reads a file piece by piece
+        if _is_missing(error):  # an object store is read piece by piece, so a file may vanish between reads
             raise ArchiveUnavailable(
                 f"{entry.name} was deleted while it was read",
                 shard=shard,
@@ -194,7 +194,7 @@ def _gaps(manifest: Manifest, start: Datamarker) -> deque[tuple[LogGap, Datamark
     """The losses of the archive itself after ``start``, each with the datamarker at which the archive continues."""
     return deque(
         (
-            # Only of logs that number their places. A set of ids would also name everything that was delivered before.
+            # Only logs with numbered places have such gaps. A set of ids would also name all updates delivered before.
             LogGap(
                 LossKind.PURGED,
                 "",
@@ -226,11 +226,11 @@ class Pass:
     """One row per key, ascending by place, from batches that are expensive to compute.
 
     Batches that are not stored yet are kept, so that the next connection can send them again. They are computed anew
-    only if their computation failed, or if the application has less than before. An iterator cannot be computed anew,
-    and ends the pass then.
+    only if their computation failed, or if the application has less than before. Batches from an
+    iterator cannot be computed anew, so the pass then ends with an error.
 
     The flow's datamarker must not move within the pass, because the rows are not a prefix of the log. So the offers
-    have the flow's own datamarker, with a time that is counted up so that acknowledgements differ. ``progress`` is the
+    have the flow's own datamarker, with a growing time so that acknowledgements differ. ``progress`` is the
     place that was reached.
     """
 
@@ -253,7 +253,7 @@ class Pass:
         self._unasked = 0  # bytes of rows since the last offer that was due
 
     def stored(self, progress: bytes) -> None:
-        """Drop everything up to this place: it is acknowledged and stored, and not needed again."""
+        """Drop the rows up to this place, because they are acknowledged and stored."""
         while self._kept and self._kept[0][0] <= progress:
             self._kept.popleft()
 

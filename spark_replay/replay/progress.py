@@ -13,8 +13,8 @@ _SPAN_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """``done`` and ``all``: rows of the archive. ``updates`` and ``bytes``: acknowledged so far. Rates are per second,
-    over the last seconds. ``left_s``: the time left; ``None``: not known yet. ``flows``: the finished ones, and all.
+    """The progress at one time. ``done``, ``all``: rows of the archive. ``updates``, ``bytes``: acknowledged so far.
+    Rates are per second, over the last seconds. ``left_s``: ``None``: not known yet. ``flows``: finished, and all.
     ``pushing``: unfinished flows that a task has open.
     """
 
@@ -41,7 +41,7 @@ class ReplayProgress:
 
 
 class Counter:
-    """Turns a publisher's count, which begins at 0 when the publisher restarts, into one that only grows."""
+    """A count that only grows, made from a publisher's count that begins at 0 again when the publisher restarts."""
 
     __slots__ = ("_before", "_last")
 
@@ -57,7 +57,7 @@ class Counter:
 
     @property
     def value(self) -> int:
-        """The whole count, as last seen."""
+        """The count over all restarts of the publisher."""
         return self._before + self._last
 
 

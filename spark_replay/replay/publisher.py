@@ -1,4 +1,4 @@
-"""The client of driver and tasks for a replay's calls to the publisher (``Admin.Replay``, see admin.proto).
+"""The client with which the driver and the tasks of a replay call the publisher (``Admin.Replay``, see admin.proto).
 
 Only the publisher raises epochs and writes datamarkers. All calls block. A task makes them in a thread beside its
 stream.
@@ -129,7 +129,7 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
         return self._ask(advance=what)
 
     def park(self, epoch: int, letter: DeadLetter, parcel: Parcel) -> str:
-        """Store an update whose retries are exhausted. Returns why it is refused, empty if it is durable."""
+        """Store an update whose retries are exhausted. Returns why it is refused; empty: the update is durable."""
         refused = ""
         for frame in park_frames(letter.id, parcel, letter.place, letter.error, _PIECE):
             refused = self._ask(park=admin_pb2.ParkReplay(epoch=epoch, park=frame)).refused
@@ -144,7 +144,7 @@ class ReplayClient(AbstractContextManager["ReplayClient"]):
     def finish(self, epoch: int, marker: Datamarker, *, accept_gap: bool = False) -> admin_pb2.ReplayReply:
         """Hand the flow over to the live log at ``marker``.
 
-        If the reply has ``purged``, the log does not reach back to it, and the flow stays with the replay.
+        A reply with ``purged``: the log does not reach back to ``marker``, and the flow stays with the replay.
         """
         what = admin_pb2.FinishReplay(epoch=epoch, marker=marker_to_message(marker), accept_gap=accept_gap)
         return self._ask(finish=what)
@@ -209,7 +209,7 @@ def _call(
 
 
 def _told(error: grpc.RpcError, address: str, flow: str, certificates: str) -> WormholeError:
-    """The publisher's answer as an error that shows who has to act."""
+    """The publisher's refusal, or the failure to reach the publisher, as one of our errors."""
     name, problem = refusal_of(error)
     message, hint, code = problem.text, problem.hint or None, problem.code or None
     match name:

@@ -18,7 +18,7 @@ __all__ = ["HEARD_S", "RateShare", "Shares"]
 
 HEARD_S: Final = 1.0
 """Seconds between a task's requests for its share, however slowly it pushes."""
-_VALID_S: Final = 5.0  # since the request whose answer had the share; for the publisher it is valid for twice as long
+_VALID_S: Final = 5.0  # a share is valid so long after the request for it, and twice as long at the publisher
 _BURST_S: Final = 0.25  # the share of this time is the largest burst
 _LONGEST_S: Final = 0.5  # the longest wait, because the share may change meanwhile
 
@@ -51,8 +51,8 @@ class Shares:
 
     def received(self, flow: str, granted: float | None, heard: float | None, *, pushing: bool) -> bool:
         """The publisher has received the share ``granted``. ``heard``: the share that its task received last; ``None``:
-        the publisher sends no shares. ``pushing``: whether a task has the flow open. Returns whether it has opened the
-        flow since the last call, and so needs a share.
+        the publisher sends no shares. ``pushing``: whether a task has the flow open. Returns whether a task has
+        opened the flow since the last call, and so needs a share.
         """
         if granted is None:
             return False
@@ -67,7 +67,7 @@ class Shares:
             return came
 
     def done(self, flow: str) -> None:
-        """Free the flow's share: it has ended."""
+        """Free the share of a flow that has ended."""
         with self._lock:
             self._done.add(flow)
             self._pushing.discard(flow)
@@ -75,8 +75,8 @@ class Shares:
 
 
 class RateShare:
-    """The task's side: a token bucket that fills with bytes at the task's share. It may be overdrawn; then the task
-    waits. Its loop and the threads of its requests use it.
+    """The task's side: a token bucket that fills with bytes at the task's share. If the bucket is
+    overdrawn, the task waits. The task's event loop and the threads of its requests use this object.
 
     ``limited``: whether there is a limit. If there is, nothing is pushed until a share is known.
     """
@@ -90,7 +90,7 @@ class RateShare:
         self._at = self._ends = now
 
     def heard(self, rate: float, asked: float, now: float) -> None:
-        """Use ``rate`` bytes per second from now on. ``asked``: when the request was sent whose answer had it."""
+        """Use ``rate`` bytes per second from now on. ``asked``: when the request for this rate was sent."""
         with self._lock:
             self._come_in(now)
             self._rate, self._ends = rate, asked + _VALID_S

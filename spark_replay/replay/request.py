@@ -1,4 +1,4 @@
-"""The request for a replay, the publishers it finds and its reports: the interface between command line and job."""
+"""The types between command line and replay job: the request, its settings, the found publishers and the reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """``shards``: patterns as in a shell; empty: all. ``rate``: bytes per second of all tasks together; 0: no limit.
+    """A request. ``shards``: shell patterns; empty: all. ``rate``: bytes per second of all tasks together; 0: no limit.
     ``at_once``: the most flows that Spark gets at one time. ``snapshot``: the folder of a snapshot whose rows come
     first; empty: none. ``patience_s``: how long a subscriber or a publisher may be away. ``lease_s``: how long a flow
     stays with the replay after this driver died. ``id``: the id of this replay. ``who``: ``user@host``.

@@ -1,4 +1,4 @@
-"""Stores bytes that arrive in any order and are read by number: in memory up to a bound, beyond it in a file."""
+"""A buffer for numbered bytes that arrive in any order. It keeps a limited size in memory, and the rest in a file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ALIGNED: Final = 64  # the alignment of Arrow's buffers
 class Shelf:
     """Stores what Spark's shuffle delivers to one task.
 
-    The file has no name, so it is deleted with the process, however that ends. It is in a folder of
-    ``spark.local.dir``, as Spark's own files.
+    The file has no name, so the system deletes it when the process ends. It is in a folder of ``spark.local.dir``, as
+    Spark's own files.
     """
 
     def __init__(self, most: int | None = None) -> None:
         """``most``: bytes in memory."""
         self._most = SHELF_BYTES if most is None else most
         self.bytes = 0
-        """All bytes that were put."""
+        """How many bytes are stored."""
         self._memory: list[tuple[int, About, bytes]] = []
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -46,7 +46,7 @@ class Shelf:
             self._spill()
 
     def __iter__(self) -> Iterator[tuple[int, About, pa.Buffer]]:
-        """All bytes by number; those of one number in the order of arrival. :meth:`put` must not be called any more."""
+        """All bytes by number, then by arrival. :meth:`put` must not be called any more."""
         if self._file is None:
             for number, about, data in sorted(self._memory, key=itemgetter(0)):
                 yield number, about, pa.py_buffer(data)

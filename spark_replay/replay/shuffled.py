@@ -1,4 +1,4 @@
-"""The last changes of a range that is too large for one task.
+"""Computes the last change of each key in a range that is too large for one task.
 
 ::
 
@@ -165,7 +165,7 @@ class _Held:
         self.least = 0
         """Bytes of the rows when they were combined last."""
         self.size = 0
-        """Bytes of the rows, including those that came since."""
+        """Bytes of all rows now."""
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add the next rows."""
@@ -213,7 +213,7 @@ def _parts(rows: pa.RecordBatch, parts: int, before: int = 1) -> pa.Array:
 def fold(
     schemas: Mapping[int, Schema], by_values: bool, given: Iterable[tuple[int, Piece]], parts: int = 1
 ) -> Iterator[Piece]:
-    """Fold the rows of one of ``parts``, which come in no order, to one row per key. Returns numbered pieces."""
+    """Fold one part's rows, which come in no order, to one row per key. ``parts``: how many parts the range has."""
     shelf = Shelf()
     for _, (number, (sources, message)) in given:
         shelf.put(number, sources, message)
@@ -258,8 +258,8 @@ def _folded(schemas: Mapping[int, Schema], by_values: bool, shelf: Shelf) -> Ite
 
 
 def in_order(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces that come in order, ascending by place. The rows of one slice are in memory, or on disk if
-    they are too many."""
+    """The rows of ordered pieces, ascending by place. The rows of one slice are kept in memory, or on disk if they are
+    too many."""
     form = Pushing()
     before = -1
     for number, same in groupby(pieces, key=itemgetter(0)):
@@ -293,7 +293,7 @@ def _place(run: pa.RecordBatch, at: int) -> bytes:
 
 
 def _bounds(runs: list[pa.RecordBatch], count: int) -> list[bytes]:
-    """The last places of ``count`` windows of as many bytes each."""
+    """The last place of each of ``count`` windows. Every window has about the same number of bytes."""
     places = pa.concat_arrays([run.column("place") for run in runs])
     sizes = pa.concat_arrays([pc.binary_length(run.column("update")) for run in runs]).cast(pa.int64())
     order = pc.array_sort_indices(places)

@@ -1,7 +1,7 @@
-"""One Spark task: it pushes one flow, connection after connection, until it is done or an error does not pass.
+"""One Spark task: it pushes one flow, connection after connection, until the flow is done or an error is permanent.
 
-The task waits for faults that pass, such as a subscriber that died or a publisher that restarts. Other errors are
-returned in a :class:`TaskOutcome`, never raised: Spark would run the task again, and at last report a Java stack trace.
+The task retries after temporary faults, such as a subscriber that died or a publisher that restarts. Other errors are
+returned in a :class:`TaskOutcome`, because Spark would run a task that raises again, and then report a stack trace.
 Only the death of an executor is left to Spark. The next attempt opens the flow in a higher epoch and continues at the
 stored datamarker.
 """
@@ -53,7 +53,7 @@ __all__ = ["Ended", "Task", "TaskOutcome", "push_latest", "push_log"]
 
 _ASK_S: Final = 0.5
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 3.0
-# The most connections in a row without progress in what is stored, so that a task does not retry for ever.
+# The most connections in a row without new stored progress. This limit prevents endless retries.
 _FRUITLESS: Final = 100
 
 
@@ -102,7 +102,7 @@ class Ended(Enum):
     TICKET_LOST = "ticket lost"
     """The publisher no longer accepts this task's ticket."""
     PAUSED = "paused"
-    """An operator paused the flow. Its slot is free for another flow meanwhile."""
+    """An operator paused the flow. Another flow uses its slot during the pause."""
     UNREACHABLE = "unreachable"
     """Publisher, subscriber or archive was away for longer than the patience."""
     FAILED = "failed"
@@ -162,7 +162,7 @@ def push_latest(task: Task, batches: Iterable[pa.RecordBatch], clock: Clock = SY
                     flow=task.flow,
                     hint=f"replay it from there: --from {start.order}",
                 )
-            # If the application is past these rows, older rows of the pass would set its rows back.
+            # If the application is past these rows, the pass would overwrite its rows with older ones.
             has = upto(start) if start.order > marker.order else b""
             return held[0].pieces(max(opened.progress, has), selector)
 
@@ -247,7 +247,7 @@ class _Attempts:
         return TaskOutcome(ended, self._epoch, self._marker, self._updates, self._bytes, message, hint, code)
 
     async def run(self) -> TaskOutcome:
-        """Connect and push until the task is done. Raises errors that do not pass, or not within the patience."""
+        """Connect and push until the task is done. Raises permanent errors, and those that outlast the patience."""
         self._trust = await asyncio.to_thread(open_trust, self._task.tls)
         self._moved()
         wait, fruitless = _FIRST_WAIT_S, 0
@@ -279,7 +279,7 @@ class _Attempts:
 
     @property
     def _come_to(self) -> object:
-        """The stored progress. Marker and place are part of it, because they move without updates if few are wanted."""
+        """The stored progress, with marker and place, which move without updates if the filter selects few."""
         return self._updates, self._marker, self._progress
 
     def _moved(self) -> None:

@@ -30,7 +30,7 @@ def portions(spark: SparkSession, given: Sequence[object]) -> DataFrame:
     context = spark.sparkContext
     rows: Any = context.parallelize([(pickle.dumps(one),) for one in given], len(given))
     jvm: Any = context._jvm
-    # As Spark makes a DataFrame from an RDD, but without a Python worker that would only copy the rows.
+    # Spark makes a DataFrame from an RDD in the same way, but with a Python worker that only copies the rows.
     java = jvm.SerDeUtil.toJavaArray(jvm.SerDeUtil.pythonToJava(rows._jrdd, True))
     shape = StructType([StructField("portion", BinaryType(), False)])
     session: Any = spark

@@ -1,6 +1,6 @@
-"""Files with neighbouring keys: rows are cut by ranges of the key and sorted by it.
+"""Partitions rows by ranges of the key and sorts them by it, so that each exported file has neighbouring keys.
 
-So a filter on the key skips the other files, and changes of neighbouring rows affect few files.
+A filter on the key then skips most files, and changes of neighbouring rows affect few files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["TASK_ROWS", "by_range", "quoted"]
 
 TASK_ROWS: Final = 500_000
-"""About the rows of a file."""
+"""The approximate number of rows of a file."""
 
 
 @contextmanager

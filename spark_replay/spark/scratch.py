@@ -1,8 +1,8 @@
 """Private folders for files that Spark writes on the driver's machine.
 
 Spark stores blocks of rows in files that every user may read, below folders that every user may list. The folders here
-are made before Spark uses them, and only their user may enter them. The JVM removes them when it ends. It ends with
-this process, however that ends.
+are made before Spark uses them, and only their user may enter them. The JVM removes them when it ends. The JVM ends
+whenever this process ends.
 """
 
 from __future__ import annotations
