@@ -1,6 +1,6 @@
-"""Caravans: one log reader and the flows that travel with it.
+"""Caravans: each is one reader of a datastore's log, shared by several flows.
 
-``plan`` decides (pure: places, rates and limits in, actions out). ``fleet`` carries out the actions. ``caravan`` reads
-and keeps the change buffer. ``flow`` is one flow's filter, place and resume point. ``backfill`` is a flow's need of
-existing rows, and ``scan`` reads them. Nothing here depends on gRPC or a datastore.
+``plan`` decides what to do. ``fleet`` carries out its actions. ``caravan`` reads the log into its change buffer.
+``flow`` is one flow's filter, place and resume point. ``backfill`` records which existing rows a flow still needs, and
+``scan`` reads them. Nothing here depends on gRPC or a datastore.
 """

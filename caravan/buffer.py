@@ -1,4 +1,4 @@
-"""The change buffer: the last segments behind a reader, with the batch bodies that flows requested.
+"""The change buffer of a caravan: the last segments that its reader read, and the batch bodies made of them.
 
 Every body is built once per (shard, filter, segment), for the first flow that needs it. Segments are numbered from 0 by
 each buffer; a flow's cursor is such a number.
@@ -26,7 +26,7 @@ __all__ = ["Begun", "BufferEntry", "ChangeBuffer", "begun_in", "first_wanted", "
 
 # Bytes of the objects around the bytes of a body, measured like those of a segment.
 _BODY_BYTES: Final = 300
-# How many segments are dropped between two removals of their numbers.
+# Number of segments that are dropped between two removals of their numbers.
 _FORGET_EVERY: Final = 256
 # Bytes of the objects of a view (the parts of a run that filters read) and of a filter's selection, measured likewise.
 _VIEW_BYTES: Final = 700
@@ -184,7 +184,7 @@ def first_wanted(run: Run, place: LogPosition, resume_index: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A transaction of which a segment has a part.
+    """A transaction that a segment contains in part.
 
     The id alone does not identify it: a datastore may give the id of a rolled back transaction to the next one, which
     is in another file. A transaction never spans files.
@@ -195,7 +195,7 @@ class Begun:
 
 
 def begun_in(run: Run) -> Begun | None:
-    """The transaction that continues in the next segment."""
+    """The transaction that continues in the next segment; ``None``: the run ends between transactions."""
     return Begun(run.transaction_id(-1), run.tx_file[-1]) if run.unfinished else None
 
 
@@ -230,10 +230,10 @@ class ChangeBuffer:
         self._entries: deque[BufferEntry] = deque()
         self._first = 0
         self._inside = False
-        self._open_bytes = 0  # what the log has of the transaction inside which the newest segment ends
+        self._open_bytes = 0  # bytes read so far of the transaction inside which the newest segment ends
         # Numbers of segments, ascending. Numbers of dropped segments are removed from time to time.
         self._of_shard: dict[str, list[int]] = {}
-        self._of_all: list[int] = []  # each flow has to look at them
+        self._of_all: list[int] = []  # segments that every flow has to read
         self.place = place
         """The place after the newest segment, which is read next."""
         self.size = 0

@@ -1,4 +1,4 @@
-"""One log reader and the flows that travel with it.
+"""A caravan: one reader of a datastore's log, and the flows that take updates from its buffer.
 
 The reader blocks, so it has a thread of its own; everything else happens on the event loop. Before each read it waits
 for its target rate and for the cap of all caravans. Backpressure: the buffer is bounded (``budget`` bytes); when it is
@@ -30,9 +30,9 @@ from wormhole.ports.log_source import LogReader
 
 __all__ = ["Caravan", "CaravanSettings", "RowsWatch"]
 
-_WAIT_S = 0.25  # how long a reader waits at the live end before it looks whether it should stop
+_WAIT_S = 0.25  # at the end of the log a reader checks this often whether it should stop
 _SHORT_PAUSE_S = 0.02
-_PATIENCE_S = 0.05  # between two looks at flows that are waited for
+_PATIENCE_S = 0.05  # interval between two checks of the flows for which the reader waits
 _RATE_WINDOW_S = 5.0
 _LONGEST_PAUSE_S = 0.25  # a target rate may rise while its reader pays for one huge update
 
@@ -81,12 +81,12 @@ class RowsWatch(Protocol):
         ...
 
     def moved(self) -> None:
-        """A flow was added, or took a piece: it may take more."""
+        """A flow was added or took a piece, so it may take more rows."""
         ...
 
 
 class Caravan:
-    """See the module.
+    """One reader and its flows, as the module describes.
 
     ``number`` is unique in the process; ``cause`` is why it was started; ``read_bytes`` counts bytes of log. ``waits``:
     it does not read at the moment because its buffer is full or a cap is reached. ``appends``: a lock, held while a
@@ -100,7 +100,7 @@ class Caravan:
         self.cause = cause
         self.flows: set[CaravanFlow] = set()
         self._of_shard: dict[str, set[CaravanFlow]] = {}
-        self._ahead: set[CaravanFlow] = set()  # whose places were ahead of it when they boarded
+        self._ahead: set[CaravanFlow] = set()  # flows whose places were ahead of the reader when they boarded
         self.buffer = ChangeBuffer(start.order)
         self.marker = start
         self.read_bytes = 0
@@ -268,7 +268,7 @@ class Caravan:
             self.buffer.drop_oldest()
 
     def shrink(self, size: int) -> int:
-        """Give back about ``size`` bytes of the buffer. Returns how many.
+        """Free about ``size`` bytes of the buffer. Returns the number of freed bytes.
 
         The newest segment stays, because a flow at it would have to read it again.
         """

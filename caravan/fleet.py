@@ -1,6 +1,4 @@
-"""All caravans over one log. The fleet carries out the plan, and bounds the memory and the reading rates that they
-share.
-"""
+"""Manages all caravans over one log: carries out the plan, and bounds the memory and read rates that they share."""
 
 from __future__ import annotations
 
@@ -32,14 +30,14 @@ _log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
 _LEAST_PLAN_S = 0.01  # readers that catch up ask for a plan with every segment
-_QUIET_S = 0.1  # flows often come together (a publisher or an application starts): caravans are chosen for all of them
+_QUIET_S = 0.1  # flows are often added together: caravans are chosen for all of them
 _QUIET_MOST_S = 0.5
 _VERIFIED_LAST = 2
 _SETTLED_S = 1.0  # how long a caravan serves its own flows before it is sent back, so that all make progress in turn
 _HISTORY = 256
 _LEAST_READ = 1 << 10
 _LONGEST_REST_S = 60.0  # a lead without flows rests this long at log that cannot be decoded
-_REOPEN_S = 1.0  # after a log could not be read: long enough to keep the log file short, short enough not to be felt
+_REOPEN_S = 1.0  # wait after a log could not be read, which also limits the lines in the log file
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class Fleet:
         self._changed = asyncio.Event()
         self._start_marker: Datamarker | None = None
         self._not_before = 0.0
-        self._lead_not_before = 0.0  # while no flow wants it
+        self._lead_not_before = 0.0  # applies while no flow wants the lead
         self._lead_rest_s = 0.0
         self._read_before = 0
         self._said = BatchedLog(lambda line: _log.info("%s", line))
@@ -121,7 +119,7 @@ class Fleet:
         self._first_added = self._last_added = 0.0
         self._ahead_at: dict[int, float] = {}  # when a caravan was last seen behind a flow of its own
 
-    # -- what caravans ask (CaravanSettings)
+    # -- called by caravans (CaravanSettings)
 
     def budget(self, caravan: Caravan) -> int:
         """See :class:`~caravan.caravan.CaravanSettings`."""
@@ -136,11 +134,11 @@ class Fleet:
         return self._gather()
 
     def may_leave(self, caravan: Caravan) -> bool:
-        """With one caravan only no other can take a flow: it waits for its slowest flow."""
+        """Whether another caravan may take a slow flow. A single caravan waits for its slowest flow instead."""
         return self.limits.caravans > 1
 
     def left(self, caravan: Caravan, flow: CaravanFlow) -> None:
-        """A flow was left behind by its caravan; it gets another when it can take more."""
+        """A caravan left the flow behind. The flow gets another caravan when it can take more."""
         flow.block()
         self._note(caravan.number, CaravanEventKind.LEFT, f"{flow.name} left at {flow.place}: {flow.cause}")
         self._said.add("flows left behind", flow.name, f"at {flow.place} by caravan {caravan.number}: {flow.cause}")
@@ -157,7 +155,7 @@ class Fleet:
         if any(one is not caravan and one.buffer.start <= place <= one.buffer.place for one in self.caravans.values()):
             self._changed.set()  # flows may change their caravan; everything else waits for the next tick
 
-    # -- what the owner does
+    # -- called by the owner
 
     def add(self, flow: CaravanFlow) -> None:
         """Add a flow that wants to travel. A flow of the same name (of a former epoch) is closed."""
@@ -242,7 +240,7 @@ class Fleet:
 
     @property
     def trouble(self) -> str:
-        """The reason why the log could not be opened last; empty since it was opened."""
+        """The reason why the last opening of the log failed; empty after it was opened."""
         return self._paused_for
 
     @property
@@ -342,7 +340,7 @@ class Fleet:
                 continue
             flow = self._flows.get(action.flow)
             if flow is None:
-                continue  # removed while another action of this plan opened the log
+                continue  # the flow was removed while another action of this plan opened the log
             match action:
                 case Board(_, number, cause):
                     if await self._verify(flow):
@@ -417,7 +415,7 @@ class Fleet:
             number = buffer.find(flow.place)
             if number is not None:
                 held.add(one.number)
-                # In the oldest quarter it would soon be left behind.
+                # A flow in the oldest quarter of the buffer would soon be left behind.
                 if number >= buffer.first + (buffer.end - buffer.first) // 4:
                     inside.add(one.number)
         return FlowView(
@@ -488,7 +486,7 @@ class Fleet:
             if flow.state is CaravanFlowState.WAITING:
                 flow.leave(CaravanFlowState.HELD, error.message)
                 self._events.held(flow, error)
-            else:  # its present caravan still serves it
+            else:  # the flow's present caravan still serves it
                 self.pause(f"no caravan of its own for {flow.name}: {error}", error)
         except WormholeError as error:
             self.pause(f"cannot read the log for {flow.name}: {error}", error)
@@ -573,7 +571,7 @@ class Fleet:
         if task.cancelled():
             return
         if not any(other.buffer.place > caravan.buffer.place for other in self.caravans.values()):
-            self._start_marker = caravan.marker  # it was the lead
+            self._start_marker = caravan.marker  # the caravan was the lead
         self._changed.set()
         for flow in tuple(caravan.flows):
             problem = error.problem if isinstance(error, WormholeError) else Problem(str(error), code="internal-error")

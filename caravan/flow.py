@@ -1,4 +1,4 @@
-"""One flow: its filter, its place and its cursor into the caravan that it travels with."""
+"""One flow: its filter, its place in the log, and its cursor into the buffer of its caravan."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class CaravanFlowState(Enum):
     """The state of a flow."""
 
     WAITING = "waiting"
-    """It travels with no caravan (yet): it wants one, or its subscriber takes no updates at the moment."""
+    """The flow has no caravan: it wants one, or its subscriber takes no updates at the moment."""
     TRAVELLING = "travelling"
-    """A caravan carries it."""
+    """A caravan carries the flow."""
     HELD = "held"
-    """It waits for an operator or the application: missing or diverged log, or an update that cannot be sent."""
+    """The flow needs a decision: log is missing or diverged, or an update cannot be sent."""
     CLOSED = "closed"
-    """No stream takes updates from it any more."""
+    """No stream takes updates from the flow any more."""
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class Piece:
     """The part of one segment that a flow takes: a body to send (or none), the marker after it (or none), or a gap
     before it.
 
-    ``broken``: why the flow's shard cannot be read further. ``undone``: id of a transaction of which a part was handed
-    on and which was rolled back: the flow has to begin again at its marker. ``chunk``: the body holds existing rows of
-    this range; ``finished``: the table whose last rows they are.
+    ``broken``: why the flow's shard cannot be read further. ``undone``: id of a transaction that was handed on
+    in part and then rolled back: the flow has to begin again at its marker. ``chunk``: the body holds existing rows of
+    this range. ``finished``: the table whose last rows these are.
     """
 
     body: Body | None
@@ -112,7 +112,7 @@ class CaravanFlow:
         self._passed: LogGap | None = None
         self._skipped = ""
         self._replaced: list[str] = []
-        self._went_back: tuple[LogPosition, int] | None = None  # from which place, and how many bytes of log
+        self._went_back: tuple[LogPosition, int] | None = None  # its place, and the log bytes to read again
         self._reaches_back: list[tuple[LogPosition, LogPosition]] = []  # by place: the `read_from` of its marker
         self._rows_wanted = wanted if backfill is None else backfill.request.narrow(wanted)
 
@@ -142,11 +142,11 @@ class CaravanFlow:
 
     @property
     def cause(self) -> str:
-        """The reason why it waits, without the next step."""
+        """The reason why the flow waits, without the next step."""
         return self.problem.text
 
     def explain(self, problem: Problem) -> None:
-        """Set the reason why it waits, and the next step."""
+        """Set the reason why the flow waits, and the next step."""
         self.problem = problem
 
     @property
@@ -205,13 +205,13 @@ class CaravanFlow:
         self.place = self.begun = present.order
 
     def end_backfill(self) -> None:
-        """No more existing rows are wanted."""
+        """End the backfill: the flow takes no more existing rows."""
         self.backfill = None
         self.marker = replace(self.marker, backfill=b"")
         self._peeked = None
 
     def pass_broken(self, update_id: str) -> None:
-        """An operator skips the update that cannot be decoded: the flow continues without it."""
+        """Continue without the update that cannot be decoded, because an operator skips it."""
         self._skipped = update_id
         self._peeked = None
 
@@ -339,8 +339,8 @@ class CaravanFlow:
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
         """Whether the flow is before ``gap``.
 
-        Changes that were never logged take no bytes in the log. For these the place alone does not show it, but the
-        marker's ``delivered`` does.
+        Changes that were never logged take no bytes in the log. For such a gap the marker's
+        ``delivered`` decides.
         """
         if gap.reached(self.marker.delivered):
             return False

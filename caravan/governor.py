@@ -1,4 +1,4 @@
-"""The shared resources of the caravans over one log: the memory of their change buffers, and their reading rates."""
+"""Divides buffer memory and read rates among the caravans over one log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The amount of log between two places. Pure."""
+"""Computes the bytes of log between two places. Pure."""
 
 from __future__ import annotations
 

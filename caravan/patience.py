@@ -25,7 +25,7 @@ __all__ = ["STALLED_S", "Patience"]
 
 STALLED_S: Final = 5.0
 _LEAST_S: Final = 0.25
-_BYTES_PER_S: Final = 64 << 20  # the least rate at which log is read again
+_BYTES_PER_S: Final = 64 << 20  # the assumed lowest rate at which log is read again
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The actions that the fleet should take next. Pure: places and limits in, actions out (design section 8).
+"""Computes the next actions of the fleet from the flows' places and the limits. Pure (design section 8).
 
 A flow without a caravan gets one by these preferences, in this order (**join**). First, a caravan whose change buffer
 holds its place (the lead before others). Second, the nearest caravan shortly behind its place, in which it skips the
@@ -41,7 +41,7 @@ SOON_BYTES = 64 << 20
 """A flow that is behind the lead by no more than this is live again within a second or two."""
 
 _UNKNOWN = 1 << 50  # distance if the files between are not known: larger than any known distance
-_CANDIDATES = 64  # places looked at for new caravans: keeps the plan short with thousands of flows
+_CANDIDATES = 64  # limit of the places that are considered for new caravans
 
 Between = Callable[[LogPosition, LogPosition], int | None]
 """Bytes of log between two places, ``None`` when unknown."""
@@ -323,8 +323,8 @@ def choose(
     """The places of flows, up to ``free``, at which new caravans should start, so that the sum of all waiting is least.
 
     ``wanted``: each flow's place and the nearest caravan behind it, if there is one. A flow waits until the log between
-    its place and the nearest caravan at or behind it was read. Places close together are treated as one. Greedy: the
-    best place, then the best after that.
+    its place and the nearest caravan at or behind it was read. Places close together are treated as one. The
+    choice is greedy: the best place first, then the next best.
     """
     if free <= 0 or not wanted:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Reading caps: how much log one caravan, and all together, may read per second."""
+"""Limits the bytes of log per second that one caravan, or all caravans together, may read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["RateCap"]
 
-_PIECE_S = 0.01  # what one read may ask for, in seconds of the rate
+_PIECE_S = 0.01  # limit of one read, in seconds at the rate
 _REFILL = 0.95
 """The part of the rate that is refilled.
 

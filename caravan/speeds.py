@@ -1,4 +1,4 @@
-"""The rate at which each caravan should read. Pure: measured rates and caps in, target rates out (design section 8).
+"""Computes the target read rate of each caravan from measured rates and caps. Pure (design section 8).
 
 A caravan that catches up reads at 1.25 to 2 times the rate of the lead, and faster the further it is behind. At a lower
 rate it would hardly arrive. At a higher rate it would take capacity from the lead without need. If the lead reads
@@ -76,8 +76,8 @@ class Pace:
     """The rate that a caravan which catches up may read however idle the lead is (``rate``, bytes per second).
 
     It rises slowly while the event loop is on time. It falls at once when the loop is late and the lead has flows,
-    which notice it. A busy publisher reads a backlog at 4 MiB/s for each caravan, and one with spare processor time
-    ever faster. If the lead has no flows, it needs nothing.
+    which notice it. A busy publisher reads a backlog at 4 MiB/s for each caravan, and a publisher with spare processor
+    time reads ever faster. If the lead has no flows, it needs nothing.
     """
 
     LEAST: Final = 4.0 * MIB

@@ -1,10 +1,10 @@
-"""The boundaries of one table's chunks, as numbers that need no comparing of keys.
+"""Numbers the keys at which the chunks of one table end, so that no key has to be compared here.
 
 Only the datastore compares keys. A range that was read from one boundary ends at a key between this boundary and the
 next one, so the key's number is chosen between their numbers. Numbers have the order of the keys, and a flow's progress
 consists of intervals of numbers.
 
-In a list with one id no number is ever used for another key. A list gets another id if its file was lost or damaged,
+In a list with one id a number always means the same key. A list gets another id if its file was lost or damaged,
 its table's key changed, or it was thinned out. The number also depends on the key. So a list whose file was restored
 from an older copy does not give another key a number that was used after the copy was made.
 """
@@ -23,7 +23,7 @@ START: Final = 0
 END: Final = (1 << 96) - 1
 """After the last key."""
 
-_STEP: Final = 1 << 64  # between numbers at the end of a first pass, so that these ranges can be split later
+_STEP: Final = 1 << 64  # distance of numbers in a first pass, so that their ranges can be split later
 _SPLIT: Final = 6  # a part of a range takes a 64th of its numbers: thousands of parts fit, and ten within each other
 
 

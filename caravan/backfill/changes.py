@@ -1,4 +1,4 @@
-"""The effects of a run of updates on rows that were sent already."""
+"""Finds the rows that were sent already and that a run of updates invalidates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["emptied", "is_whole", "key_of", "moved_in_part", "update_in"]
 def emptied(run: Run) -> list[str]:
     """Tables that lost rows in ``run`` by a statement, possibly in one partition only.
 
-    Such a TRUNCATE has no columns. A TRUNCATE with columns is of the whole table.
+    Such a TRUNCATE has no columns. A TRUNCATE with columns empties the whole table.
     """
     found = []
     for number, schema in enumerate(run.schemas):

@@ -1,4 +1,4 @@
-"""Compact bytes, preceded by a version and followed by a checksum."""
+"""Encodes the progress of a backfill as compact bytes, with a version before them and a checksum after them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class FieldReader:
         return self.raw(self.number())
 
     def text(self) -> str:
-        """Bytes after their length that are text."""
+        """Read text that its length precedes."""
         try:
             return self.data().decode()
         except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The rows that one flow's backfill still needs. Pure. The flow owns them and stores them in its datamarkers.
+"""Tracks the rows that one flow's backfill still needs. Pure. The flow stores this progress in its datamarkers.
 
 Each key of a table at which a chunk ended has a number (:mod:`caravan.backfill.boundaries`). The rows that are needed
 are ranges of these numbers.
@@ -95,10 +95,10 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTable:
-    """A table of which a flow was sent every row.
+    """A table whose rows were all sent to a flow.
 
-    ``rows``: how many. ``unread``: number of keys that could not be read at one place of the log, however often it was
-    tried. If there are any, nothing may be concluded about rows that were not sent.
+    ``rows``: their number. ``unread``: number of keys that could not be read at one place of the log in any of the
+    attempts. If there are any, nothing may be concluded about rows that were not sent.
     """
 
     table: str
@@ -110,8 +110,8 @@ class FinishedTable:
 class Unconfirmed:
     """Keys that only the application reports to hold and whose state in the source is not known.
 
-    ``foreign``: they belong to other shards, or are not spelled as in the table. ``changed``: the log has a change of
-    them from the time in which they were read.
+    ``foreign``: they belong to other shards, or are not spelled as in the table. ``changed``: the log has
+    changes of them from the time in which they were read.
     """
 
     foreign: int = 0
@@ -176,7 +176,7 @@ class _Need:
     def is_of(self, boundaries: Boundaries) -> bool:
         """Whether ``boundaries`` has its numbers. A list that was restored from an older copy lacks later numbers."""
         if not self.ranges and not self.again:
-            return True  # it has no numbers
+            return True  # no progress refers to a number
         again = ((one.begin, one.end) for one in self.again.values())
         return self.list_id == boundaries.id and all(map(boundaries.knows, chain.from_iterable((*self.ranges, *again))))
 
@@ -207,7 +207,7 @@ class FlowBackfill:
         self._needs: dict[str, _Need] = {}
         self._done: dict[
             bytes, tuple[FinishedTable, bytes]
-        ] = {}  # by hash of the name; with the fingerprint of its key
+        ] = {}  # key: hash of the table's name; value: has the fingerprint of its key
         self.offered = False
         self._bytes: bytes | None = None
         self._chunks = 0
@@ -237,7 +237,7 @@ class FlowBackfill:
         """Whether some rows that pass the flow's filter are not sent. If so, a row that was not sent may exist."""
         return self.request.where is not None
 
-    # -- what the scanner does
+    # -- called by the scanner
 
     def offer(self, lists: Iterable[tuple[str, Boundaries]]) -> None:
         """Set the tables that the flow needs, as they are now. The tables that it finished are left out.
@@ -261,7 +261,7 @@ class FlowBackfill:
                 need = self._fresh(table, key, boundaries.id)
             elif not need.is_of(boundaries):
                 need = _Need(key, boundaries.id, [(START, END)])
-            elif need.lost is None and not need.ranges:  # it was stored without its keys
+            elif need.lost is None and not need.ranges:  # the progress was stored without the lost keys
                 fresh = self._fresh(table, key, boundaries.id)
                 need.lost, need.columns = fresh.lost, fresh.columns
             kept[table] = need
@@ -328,7 +328,7 @@ class FlowBackfill:
         return () if need is None else need.ranges
 
     def rows_of(self, table: str) -> int:
-        """The number of rows sent of a table that is still needed or was refused; 0 for any other."""
+        """The number of rows sent of a table that is still needed or was refused; 0 for any other table."""
         need = self._needs.get(table)
         return self._refused_rows.get(table, 0) if need is None else need.rows
 
@@ -347,7 +347,7 @@ class FlowBackfill:
         need = self._needs.get(table)
         return ((), ()) if need is None or need.lost is None else (need.columns, need.lost)
 
-    # -- what the flow does
+    # -- called by the flow
 
     def needs(self, chunk: ChunkRange) -> bool:
         """Whether the flow needs the rows of ``chunk``."""
@@ -453,7 +453,7 @@ class FlowBackfill:
         if not self.offered or table in self._needs or table in self.refused or _hash(table) in self._done:
             self._renew(f"rows of {table} changed, and the log does not have them", at)
         else:
-            self.offered = False  # it had no rows before; it may have some now
+            self.offered = False  # the table may have rows now
 
     def _renew(self, cause: str, at: LogPosition | None = None) -> None:
         if self.renewal is None:
@@ -495,7 +495,7 @@ class FlowBackfill:
         """Whether nothing is needed any more."""
         return self.offered and not self._needs and self.renewal is None
 
-    # -- bytes
+    # -- the stored form
 
     def to_bytes(self) -> bytes:
         """The progress for the datamarker: at most :data:`MOST_BYTES`. Ranges that do not fit are left out, and read

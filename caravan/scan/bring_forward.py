@@ -1,4 +1,4 @@
-"""The rows of a chunk, brought forward to the place where the chunk enters the log.
+"""Updates the rows of a chunk to the place where the chunk enters the log.
 
 A chunk shows its table as of some moment, at or after a known place. Every change in the log between this place and the
 place of the entry is applied to the rows here, whether the chunk shows the change already or not: the last image of a
@@ -46,8 +46,8 @@ class _Shard:
 class BroughtForward:
     """The rows of one chunk while changes are applied to them. Used by one thread at a time.
 
-    ``spoiled``: why changes cannot be applied, so that the chunk has to be read again. ``changes``: how many were
-    applied.
+    ``spoiled``: why changes cannot be applied, so that the chunk has to be read again. ``changes``: number of
+    applied changes.
     """
 
     def __init__(self, table: str, schema: Schema, rows: Iterable[tuple[str, bytes, bytes]]) -> None:

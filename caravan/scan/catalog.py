@@ -1,4 +1,4 @@
-"""The readable tables of a log, and the boundaries of their chunks."""
+"""Keeps the descriptions of a log's readable tables, and the boundaries of their chunks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wormhole.ports.table_source import ScannedTable, TableSource
 
 __all__ = ["TableLists"]
 
-_MOST: Final = 1 << 16  # boundaries of one table: of larger ones every second is forgotten
+_MOST: Final = 1 << 16  # limit of one table's boundaries: above it every second boundary is forgotten
 
 
 class TableLists:
-    """See the module. Methods may block; used by one thread at a time.
+    """The tables and their boundaries. Methods may block; used by one thread at a time.
 
     ``tables``: as the datastore described them last. ``lists``: the lists of the readable tables.
     """

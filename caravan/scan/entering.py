@@ -1,4 +1,4 @@
-"""How a chunk in memory enters the log, at the end of the lead's buffer.
+"""Lets a chunk in memory enter the log, at the end of the lead's buffer.
 
 First the chunk is brought forward: the changes in the window are applied to its rows. The lead must not add a segment
 between the last such step and the entry of the chunk, because the rows would lack the changes of that segment. The step

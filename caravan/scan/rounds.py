@@ -1,8 +1,8 @@
 """Chooses the rows that are read next. Pure.
 
 One table is read at a time, upwards from where the last range ended. Flows that join in the middle share the rest of
-the round, and get the other rows in the next round, after the other tables. Rows of a table may be needed again and
-again, because it is truncated, and the other tables must not wait for it.
+the round, and get the other rows in the next round, after the other tables. A table that is truncated
+often is needed again each time, and the other tables must not wait for it.
 
 When no range of a table is left, its keys to read again follow, as far as some flow can take them now. After these come
 keys that changed in lost log. Keys that subscribers named come last.

@@ -46,11 +46,11 @@ _DESCRIBED_S: Final = 30.0  # how long a description of the tables is used
 _LONGEST_WAIT_S: Final = 30.0
 _MOST_HALVINGS: Final = 12
 _IN_BUFFER: Final = 2  # chunks that a flow may have before it: one to send, one to read meanwhile
-_FREE_TRIES: Final = 3  # looks at the window before the lead waits for one
+_FREE_TRIES: Final = 3  # attempts to catch up with the window before the lead waits for one
 _NAMED_TRIES: Final = 3  # attempts to read the keys that subscribers named
-_PATIENCE: Final = 10  # discards in a row until a change of the lead discards no more
+_PATIENCE: Final = 10  # after this many discards in a row, a change of the lead discards no chunk
 _RATE_WINDOW_S: Final = 5.0
-_PACE_S: Final = 0.008  # at a rate, a chunk has the bytes of this time: changes wait while one is read
+_PACE_S: Final = 0.008  # a chunk has the bytes of this time at the rate, because changes wait while it is read
 _LEAST_BYTES: Final = 64 << 10
 
 
@@ -85,8 +85,8 @@ class ScanStatus:
 
 
 class Scanner:
-    """See the module. Owned by the fleet's owner. Everything is called on the event loop, unless a docstring says
-    otherwise. ``tables`` is closed when :meth:`run` ends.
+    """Reads existing rows, as the module describes. Owned by the fleet's owner. Everything is called on the event loop,
+    unless a docstring says otherwise. ``tables`` is closed when :meth:`run` ends.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Scanner:
         self._in_vain = False  # the last chunk was discarded, or could not be read
         self._passes: tuple[int, str] | None = None  # incarnation and place that the lead passes before the next chunk
 
-    # -- what the owner does
+    # -- called by the owner
 
     async def run(self) -> None:
         """Read until :meth:`stop` or cancelled."""
@@ -158,7 +158,7 @@ class Scanner:
             estimates={table.name: table.rows for table in known if table.rows is not None},
         )
 
-    # -- what the fleet reports (RowsWatch)
+    # -- called by the fleet (RowsWatch)
 
     def advanced(self, caravan: Caravan, segment: Segment) -> None:
         """See :class:`~caravan.caravan.RowsWatch`."""
@@ -289,7 +289,7 @@ class Scanner:
                     backfill.refuse(table.name, table.refused)
             for name in backfill.request.tables:
                 missing = name not in self._catalog.tables and not any(sign in name for sign in "*?[")
-                if missing and wanted(name):  # what is in no shard of the flow was not looked up
+                if missing and wanted(name):  # tables in no shard of the flow were not looked up
                     backfill.refuse(
                         name, Problem(f"there is no table {name}", "correct the name", code="table-unknown")
                     )
@@ -413,7 +413,7 @@ class Scanner:
         try:
             asked = {key: tables.shard_of(work.table, key) for key in work.alone if tables.can_ask(work.table, key)}
             chunk = tables.rows(work.table, list(asked), window.begin)
-        except Exception as error:  # any: the keys may be none
+        except Exception as error:  # any error: the bytes may not be keys of the table
             self._named_failures += 1
             if isinstance(error, SourceUnavailable) and self._named_failures <= _NAMED_TRIES:
                 raise

@@ -21,7 +21,7 @@ Runs: TypeAlias = tuple[tuple[str, Run], ...]
 
 
 class ScanWindow:
-    """See the module.
+    """The recorded changes beside one chunk.
 
     ``begin``: the chunk shows its table at or after this place. ``budget``: bytes of changes that are kept. ``pieces``:
     the recorded runs, from ``segments`` segments. ``spoiled``: why the chunk cannot be brought forward; empty while it
