@@ -87,10 +87,11 @@ class Places:
         view = self._view(settled=True)
         end = self._end(view)
         numbers = [number for number, _ in view.all_files if number <= end.file]
-        # A file was begun after all earlier files were written. The first file begun after the time ends the search.
-        later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > until_us)
+        # A file was begun after all earlier files were written, at any moment of the second that it names. The first
+        # file that may have been begun after the time ends the search.
+        later = bisect_left(numbers, True, key=lambda number: self._begun_us(view, number) > at_us - 999_999)
         if later == 0:
-            raise begins_later(self.earliest(), self._begun_us(view, numbers[0]) if numbers else 0)
+            raise begins_later(self.earliest(), self._begun_us(view, numbers[0]) + 999_999 if numbers else 0)
         wanted = end if later == len(numbers) else LogPosition(end.incarnation, numbers[later], FILE_BEGIN)
         return self._last(view, numbers[later - 1], wanted, until_us)
 
