@@ -339,8 +339,7 @@ class CaravanFlow:
     def _misses(self, gap: LogGap, begin: LogPosition) -> bool:
         """Whether the flow is before ``gap``.
 
-        Changes that were never logged take no bytes in the log. For such a gap the marker's
-        ``delivered`` decides.
+        Changes that were never logged take no bytes in the log. For such a gap the marker's ``delivered`` decides.
         """
         if gap.reached(self.marker.delivered):
             return False

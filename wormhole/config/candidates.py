@@ -40,8 +40,8 @@ def preference(dataset: DatasetConfig, copy: str, log: str, host: str) -> int:
 
 
 def refusal_of(config: Config) -> Problem:
-    """The reason why no host with this configuration may run one of several candidates. Its text follows the key of the
-    setting.
+    """The reason why no host with this configuration may run one of several candidates. The caller puts the key of the
+    setting before the text.
     """
     if config.form is not CoordinatorForm.ZOOKEEPER:
         return Problem(
@@ -59,8 +59,8 @@ def refusal_of(config: Config) -> Problem:
 
 
 def refusal_on_disk(config: Config, log: LogConfig) -> Problem:
-    """The reason why this host may not run one of several candidates of the log with the source that it lists; empty:
-    it may, or it lists none.
+    """The reason why this host may not run one of several candidates of the log with the source that it lists. The
+    result is empty if the host may run one, or lists no source.
     """
     place = log.inline or (config.sources or {}).get(log.source)
     if place is None or place.pin_folder is not None or not log.hosts or not datastore(log.kind).on_a_disk:

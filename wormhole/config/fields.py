@@ -125,7 +125,7 @@ def _host_name(value: str) -> str:
 
 
 def split_advertised(value: str) -> tuple[str, str]:
-    """The host and the port of ``HOST`` or ``HOST:PORT``, with IPv6 in brackets; without a port it is empty."""
+    """The host and the port of ``HOST`` or ``HOST:PORT``, with IPv6 in brackets. A missing port is empty."""
     host, colon, port = value.rpartition(":")
     return (host, port) if colon and not value.endswith("]") else (value, "")
 

@@ -354,8 +354,8 @@ def _check_archives(
         at, name = ("datasets", dataset.name, "archive", "application"), dataset.archive.application
         application = applications.get(name)
         if application is None:
-            if not isinstance(named, Mapping) or name not in named:  # otherwise its own problem is in the report
-                # The default is not a typing error.
+            if not isinstance(named, Mapping) or name not in named:  # an invalid application is reported already
+                # The default name is not a typing error, so no similar name is suggested.
                 like = suggestion(name, applications) if "application" in dataset.archive.model_fields_set else ""
                 text = (
                     f"there is no such application{like}; the archiver subscribes as it: add [applications.{name}] "
@@ -382,7 +382,7 @@ def _check_form(config: Config, report: ConfigReport) -> None:
             if application.subscribers:
                 text = "exclude coordinator.zookeeper, where subscribers register themselves: remove one of the two"
                 report.add(("applications", name, "subscribers"), text)
-    elif config.publisher.mask_key_file is None:  # the hosts of a fleet have it in their own files
+    elif config.publisher.mask_key_file is None:  # in a fleet, the file of each host names the key
         for name, application in config.applications.items():
             if "hash" in application.mask.values():
                 text = (

@@ -85,8 +85,8 @@ def digest(config: Config, dataset: str, copy: str, log: str) -> str:
     """A hexadecimal SHA-256 of what a publisher of this log runs. It differs when only a restart can apply a change.
 
     With ZooKeeper, applications and the caps on caravans are followed live and not included. Copies that never serve
-    this log are not included either. The release is: a publisher of another release is replaced. Raises as
-    :func:`of_one_log`.
+    this log are not included either. The release is included, so that a publisher of another release is replaced.
+    Raises as :func:`of_one_log`.
     """
     narrow = of_one_log(config, dataset, copy, log)
     if narrow.form is CoordinatorForm.ZOOKEEPER:

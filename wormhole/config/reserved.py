@@ -11,7 +11,7 @@ __all__ = ["check_reserved"]
 
 
 def check_reserved(config: Config, report: ConfigReport) -> None:
-    """Report the second of two logs that need the same objects, if the file shows where they are. On another host the
+    """Report the second of two logs that need the same objects, if the file has their addresses. On another host the
     same address may lead elsewhere.
     """
     owners: dict[tuple[str, str], str] = {}

@@ -30,8 +30,8 @@ def connect(target: str | Path | Config, *, session_timeout: float | None = None
     """The coordinator that ``target`` names, not started yet.
 
     ``target``: a configuration; the path of a configuration file (a text that ends in ``.toml`` or ``.json``, or a
-    :class:`~pathlib.Path`; read at once); or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. A file that names no ZooKeeper
-    means the one that ``wormholectl up`` embeds for it. ``session_timeout`` (seconds) replaces the configured one.
+    :class:`~pathlib.Path`; read at once); or ZooKeeper as ``"zk1:2181,zk2:2181/root"``. If a file names no ZooKeeper,
+    the one that ``wormholectl up`` embeds for it is used. ``session_timeout`` (seconds) replaces the configured one.
     Raises :class:`~wormhole.model.errors.ConfigError`.
     """
     config = _config_at(target)

@@ -52,7 +52,7 @@ Two, so that a late answer delays the next probe less. With more, kazoo would al
 without requests it checks whether the server still answers.
 """
 _REPORTED: Final = 9 / 32
-"""The part of a session within which a follower reports the sessions that it heard to the leader.
+"""The part of a session timeout within which a follower reports its clients' live sessions to the leader.
 
 It reports every quarter, and the local clock may be fast by an eighth.
 """

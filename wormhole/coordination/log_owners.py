@@ -26,7 +26,7 @@ _DELETE_IT: Final = "delete it: a publisher that stands by makes its own again"
 class LogOwnersReader:
     """``/logs`` of :mod:`wormhole.coordination.records`.
 
-    ``given_up``: whether an owner's entry of that session is one that this process gave up. ZooKeeper may hold it again
+    ``given_up``: whether this process gave up the owner's entry of that session. ZooKeeper may hold it again
     after its data was restored, while the session lives. No process acts for such an entry, and the next process that
     takes the log replaces it.
     """

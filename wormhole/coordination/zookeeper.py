@@ -453,8 +453,8 @@ class ZooKeeperCoordinator:
             task.add_done_callback(self._withdrawals.discard)
 
     async def _withdraw(self, group: LogGroup, claims: Collection[str]) -> None:
-        """Delete claims of the present session that could not be deleted. Otherwise the log would have no owner as long
-        as this process lives.
+        """Delete claims of this session, and retry while contact is missing. A claim that stays keeps other processes
+        from the log as long as this process lives.
         """
         while True:
             contact_seen = self._session.signal.version

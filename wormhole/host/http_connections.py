@@ -144,7 +144,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._room = _REQUEST_BYTES
         self._early: list[bytes] | None = None
-        """The bytes between the end of the handshake and the report of it; ``None``: no handshake is waited for."""
+        """The bytes that arrive after the handshake and before its report; ``None``: no handshake is in progress."""
         self._securing: asyncio.Task[None] | None = None
 
     def idle(self) -> None:

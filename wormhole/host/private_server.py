@@ -158,7 +158,7 @@ class PrivateServer(ABC):
         (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
         self.prepare()
         fixed = self.port
-        # Clients that know the address find the server there again.
+        # The former port is used again, so that clients find the server at the address that they know.
         first = fixed or self.former_port()
         for _ in range(1 if fixed else _PORTS_TO_TRY):
             self.port, first = first or _free_port(), 0

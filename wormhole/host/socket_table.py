@@ -51,8 +51,8 @@ def listener_uids(port: int) -> frozenset[int]:
 def server_uids(port: int, client_port: int) -> frozenset[int]:
     """Users who may have the other end of the connection from ``127.0.0.1:client_port`` to ``127.0.0.1:port``. Blocks.
 
-    They are the user of the process that accepted it, and the users that listen. Until it is accepted it belongs to the
-    listener, and would end with it. Raises ``OSError``.
+    They are the user of the process that accepted it, and the users that listen. Until the connection is accepted it
+    belongs to the listener, and ends with the listener. Raises ``OSError``.
     """
     return frozenset(
         row.uid
