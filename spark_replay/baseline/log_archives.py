@@ -28,8 +28,8 @@ _PAUSE_S: Final = 0.3
 @dataclass(frozen=True, slots=True)
 class ScanPace:
     """The settings of a baseline. ``range_rows``: rows of a range; 0: by the tables' sizes and Spark's slots.
-    ``patience_s``: seconds for which the datastore may not answer, or the archive may not grow. ``pause``: waits so
-    many seconds. ``say``: gets the present activity. ``run``: runs the portions; ``None``: as tasks of Spark.
+    ``patience_s``: seconds for which the datastore may not answer, or the archive may not grow. ``pause``: sleeps for
+    some seconds. ``say``: reports the present activity. ``run``: runs the portions; ``None``: as Spark tasks.
     """
 
     range_rows: int = 0
@@ -40,7 +40,7 @@ class ScanPace:
 
 
 class LogArchives:
-    """Methods block, and raise what the store raises. ``logs``: names of the logs."""
+    """The archives of some logs. Methods block, and raise the store's errors. ``logs``: names of the logs."""
 
     def __init__(self, store: ArchiveStore, source: SourceTables, logs: Sequence[str], pace: ScanPace) -> None:
         self._store = store

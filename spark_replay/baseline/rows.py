@@ -1,9 +1,9 @@
 """The rows that a baseline read, as rows of the archive, and the archived changes that are folded with them.
 
-A row that was read gets the place of a backfill's row at its chunk's ``not_before``. So it is after all changes before
-that place, which it contains, and before all later changes. It may contain some of the later ones too. To apply whole
-images and known columns once more changes nothing. docs/decisions.md has the argument, and the reason why key changes
-without whole images are the exception (:func:`without_moves`).
+A row that was read gets the place of a backfill's row at its chunk's ``not_before``. So it is ordered after the changes
+before that place, all of which it contains, and before all later changes. It may contain some later changes too.
+Applying their whole images and known columns once more changes nothing. The argument is in docs/decisions.md. Key
+changes without whole images are an exception, and are replaced (:func:`without_moves`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def without_moves(df: DataFrame) -> DataFrame:
 
 
 def split_moves(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replace such key changes by the two changes."""
+    """Replace each key change without a whole image by a delete and an update."""
     for batch in batches:
         made: list[dict[str, Any]] = []
         for one in batch.to_pylist():

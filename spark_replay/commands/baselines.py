@@ -49,7 +49,7 @@ class OpenTables:
 
 @functools.cache
 def _memory_file(data: bytes) -> Path:
-    """A file with the data that is on no disk, and ends with this process."""
+    """A file in memory with the data. The file ends with this process."""
     descriptor = os.memfd_create("password")
     os.write(descriptor, data)
     return Path(f"/proc/self/fd/{descriptor}")

@@ -122,7 +122,7 @@ def _export(
     every: str | None,
     master: str | None,
 ) -> Export:
-    """Nothing is started for a wrong request. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The checked request. Starts nothing. Raises :class:`~wormhole.model.errors.WormholeError`."""
     with needs("spark"):
         from spark_replay.spark.session import check_spark
 

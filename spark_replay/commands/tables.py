@@ -124,7 +124,7 @@ def _selected(
     fields: list[str] | None,
     master: str | None,
 ) -> AskedTables:
-    """Nothing is started for a wrong request. Raises :class:`~wormhole.model.errors.WormholeError`."""
+    """The checked request. Starts nothing. Raises :class:`~wormhole.model.errors.WormholeError`."""
     from spark_replay.spark.session import check_spark
 
     check_spark()

@@ -1,1 +1,1 @@
-"""Open tables: a dataset's tables as Delta or Iceberg. A commit moves a table to later places of the log."""
+"""Exports a dataset's tables as Delta or Iceberg tables. Each commit moves a table to later places of the log."""

@@ -1,11 +1,11 @@
 """Removes old snapshots of an Iceberg table, and the files that only they use.
 
-Each export adds a snapshot, and a table's metadata lists all that it has. The table's properties decide how long they
-stay, as the Iceberg specification names them: ``history.expire.max-snapshot-age-ms``, here a day if it is not set, and
+Each export adds a snapshot, and a table's metadata lists all its snapshots. Properties of the Iceberg specification
+decide how long snapshots stay: ``history.expire.max-snapshot-age-ms``, here a day if it is not set, and
 ``history.expire.min-snapshots-to-keep``, here ten.
 
-Files are deleted after the commit that removes the snapshots. They are listed in ``_wormhole/expired`` before it, so
-that the next run finishes what a killed one left.
+Files are deleted after the commit that removes the snapshots. They are listed in ``_wormhole/expired`` before this
+commit, so that the next run deletes the files that a killed run left.
 """
 
 from __future__ import annotations

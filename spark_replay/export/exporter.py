@@ -1,4 +1,4 @@
-"""One run over all tables: reads the state of each, writes later changes, commits. Repeats if another was first."""
+"""Exports all tables once: reads the state of each, writes later changes, commits. Retries if another writer won."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class FileRows:
 
 @dataclass(frozen=True)
 class AsUpdates:
-    """Turns rows of the table into archive rows that create them, with a place before all others of their shard.
+    """Turns rows of the table into archive rows that create them, with a place before all archived rows of their shard.
 
     ``_key``: the key as in the archive, if it is known.
     """

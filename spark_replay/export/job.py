@@ -4,8 +4,8 @@ Copy on write: a file of the table is written anew if one of its rows may have c
 those of the archive, and the fold of snapshots (:mod:`spark_replay.tables.history`) computes their new state. The other
 rows of the file are copied as they are.
 
-New files are cut by ranges of the key and sorted by it, so each file has neighbouring keys. So a reader with a filter
-on the key skips the other files, and updates of neighbouring rows write few files anew.
+New files are divided by ranges of the key and sorted by it, so each file has neighbouring keys. A reader with a filter
+on the key skips most files, and updates of neighbouring rows write few files anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Removes the files of killed runs, which no commit names.
 
 Before a run writes it notes itself beside the table, in ``_wormhole/RUN.json`` with the table's version at that time.
-Its files are in a folder of its own, ``wormhole-RUN``. The commit of a run succeeds only on the noted version. So once
+The run's data files are in the folder ``wormhole-RUN``. The commit of a run succeeds only on the noted version. So once
 the table has another version, a run that has not committed never will, and its files may be deleted.
 """
 
@@ -38,7 +38,7 @@ class ExportRun:
 
     @property
     def folder(self) -> str:
-        """The folder of its files, within the table's file system."""
+        """The folder of the run's files, within the table's file system."""
         return _folder(self._table, self.name)
 
     def begin(self) -> None:

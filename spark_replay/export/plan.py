@@ -43,8 +43,8 @@ class KeylessError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """``schemas``: the schemas of the rows, oldest first. ``key``, ``columns``: those of the table after the run.
-    ``changes``: about how many of its rows the ranges have. ``before``: the shards in the table before the run.
+    """``schemas``: the schemas of the rows, oldest first. ``key``, ``columns``: the table's after the run.
+    ``changes``: about how many of its changes the ranges have. ``before``: the shards in the table before the run.
     """
 
     selection: TableSelection

@@ -15,14 +15,13 @@ from spark_replay.tables.columns import TableColumn, arrow_type
 __all__ = ["OURS", "Draft", "NewTableFile", "OpenTable", "SeenTable", "TableFile", "table_shape"]
 
 OURS: Final = {"_shard": pa.string(), "_unavailable": pa.list_(pa.string())}
-"""Our columns. They follow the columns of the table."""
+"""The columns that the export adds after the columns of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """A Parquet file with rows of the table. ``path``: within the table's file system. ``size``: in bytes.
-    ``handle``: the library's own object for
-    the file.
+    ``handle``: the library's own object for the file.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""The Spark session of a mass replay, of snapshots, merging and the audit."""
+"""Starts the Spark session for replays, snapshots, exports, merging and the audit."""
 
 from __future__ import annotations
 

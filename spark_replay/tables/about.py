@@ -48,7 +48,7 @@ class SnapshotTable:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAbout:
-    """See the module. ``left_out``: tables that cannot be written, with the reason. ``others``: tables that were not
+    """A snapshot's content. ``left_out``: tables that cannot be written, with the reason. ``others``: tables not
     requested. ``schemas``: the schemas of the rows, oldest first, then the newest ones. ``updates``: the files of the
     rows.
     """

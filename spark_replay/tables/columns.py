@@ -12,7 +12,7 @@ types in the log                        in Parquet
 ``double``, ``bool``, ``text``          ``double``, ``bool``, text
 ``bytes``, or ``bytes`` and others      binary; text and numbers as UTF-8
 ``entries``                             map of binary to binary
-any others together                     text
+any other combination                   text
 ======================================  =============================================================
 """
 
@@ -48,7 +48,7 @@ _INTEGERS: Final = frozenset({"int", "uint"})
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """``name``: in the table. ``shown``: in Parquet. ``type``: a type of the module's table, or ``decimal(p,s)``."""
+    """``name``: its name in the table. ``shown``: the name in Parquet. ``type``: listed above, or ``decimal(p,s)``."""
 
     name: str
     shown: str

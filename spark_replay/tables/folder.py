@@ -48,7 +48,7 @@ class TableWritten:
 class Written:
     """The content of a written folder.
 
-    ``places``: by shard, where it ends. ``left_out``: tables that cannot be written, with the reason. ``problems``: why
+    ``places``: the end of each shard. ``left_out``: tables that cannot be written, with the reason. ``problems``: why
     applications that want certain tables, or any table, cannot start from it; empty for a history, because no
     application starts from one. ``notes``: what else an operator should know.
     """
@@ -105,7 +105,7 @@ class Folder:
         return self.settle(name, shape, files)
 
     def settle(self, name: str, shape: pa.Schema, files: Sequence[WrittenFile]) -> list[WrittenFile]:
-        """Make ``files`` the only files of the subfolder ``name``: others in it are deleted.
+        """Delete all files of the subfolder ``name`` except ``files``.
 
         If ``files`` is empty, one file without rows is written for readers.
         """
@@ -117,11 +117,11 @@ class Folder:
         return named
 
     def finish(self, given: Mapping[str, Any]) -> None:
-        """Write the JSON file: from now on the folder is valid."""
+        """Write the JSON file, which makes the folder valid."""
         self.storage.replace(self._about, with_checksum({"format": _FORMAT, **given}, indent=1, ensure_ascii=False))
 
     def remove_work(self) -> None:
-        """Remove the work in progress of a writer that finished. Raises nothing: what stays does no harm."""
+        """Remove the work in progress of a writer that finished. Raises nothing, because remaining files do no harm."""
         with suppress(OSError, WormholeError):
             self.storage.delete(f"{self._work}.json")
             self.storage.filesystem.delete_dir(self.storage.path(self._work))

@@ -1,10 +1,10 @@
-"""Every version of every row: the places where it began and ended, and what ended it.
+"""Computes the history of tables: every version of every row, with its first and last place and the cause of its end.
 
 A history is a folder. ``history.json`` describes it and is written last. ``tables/TABLE/*.parquet`` are the versions.
 
 Rows of the archive are grouped by key and read in the order of the log (:mod:`spark_replay.tables.versions`). Spark
-sorts them, so the memory of a task does not grow with the rows of a key. A snapshot has the versions that have not
-ended.
+sorts them, so the memory of a task does not grow with the rows of a key. A snapshot is computed in the same way, and
+has only the versions that have not ended.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ class _Task:
             yield pa.RecordBatch.from_pylist(made, schema=_SHAPE)
 
     def _parted(self, given: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
-        """Divide rows into single rows to fold, and batches of rows that need no fold; these are between two groups."""
+        """Divide rows into single rows to fold, and batches of whole groups whose rows need no fold."""
         if not self.current or self.barriers:
             for batch in rows_that_count(given) if self.current else given:
                 yield from batch.to_pylist()

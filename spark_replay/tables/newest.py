@@ -1,4 +1,4 @@
-"""The newest schema of each table: the schema of its last row, by place in the log, over all shards of that log.
+"""Finds the newest schema of each table, which is the schema of its last row by place in the log over all shards.
 
 Places of two logs cannot be compared. A table that several logs have (one server each) has a newest schema in each log.
 """
@@ -27,8 +27,8 @@ _COLUMNS: Final = ("schema_id",)
 
 @dataclass(frozen=True, slots=True)
 class LogSchema:
-    """A table's newest schema in one log. ``place``: the place of the last row with it, as in the archive. If the table
-    never had another schema, it is a place before that row.
+    """A table's newest schema in one log. ``place``: the archive's place of the last row with it. If the table
+    never had another schema, ``place`` is any place before that row.
     """
 
     schema: Schema

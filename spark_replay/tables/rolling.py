@@ -29,9 +29,8 @@ def select_since(
 
     ``named``: the name of ``previous`` in messages. ``hint``: the next step in errors.
 
-    Raises :class:`~wormhole.model.errors.ReplayError`, with every reason, if both together are not complete: the
-    previous snapshot is not complete, is of other shards or ends after ``stop``, or the archive does not continue from
-    it.
+    Raises :class:`~wormhole.model.errors.ReplayError`, with every reason, if rows would be missing: the previous
+    snapshot is not complete, has other shards or ends after ``stop``, or the archive does not continue from its end.
     """
     if previous.general:
         raise ReplayError(

@@ -352,7 +352,7 @@ class _Columns:
         ]
 
     def _checked(self, values: pa.Array, column: TableColumn, place: int | None, kind: int) -> pa.Array:
-        # A decimal is as Python writes it, which is how encoders do.
+        # Encoders write a decimal in Python's own notation.
         plain = (
             kind != DECIMAL or pc.all(pc.match_substring_regex(values.cast(pa.string()), _PLAIN)).as_py() is not False
         )

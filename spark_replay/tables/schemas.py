@@ -1,7 +1,7 @@
-"""The schemas of archive rows in the DataFrame itself, as metadata of its column ``schema_id``.
+"""Keeps the schemas of archive rows within their DataFrame, as metadata of its column ``schema_id``.
 
-Rows name their schema by id. Spark keeps a column's metadata in ``select``, ``where`` and ``union``. So the rows can be
-decoded wherever they are.
+Rows name their schema by id. Spark keeps a column's metadata in ``select``, ``where`` and ``union``. So the rows of a
+derived DataFrame can be decoded too.
 """
 
 from __future__ import annotations

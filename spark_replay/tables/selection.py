@@ -1,6 +1,6 @@
-"""The input of a snapshot or a history: shards with their ranges, tables and schemas.
+"""Selects the input of a snapshot or a history: shards with their ranges, tables and schemas.
 
-It is determined from manifests and footers, without Spark.
+The selection reads manifests and footers only, without Spark.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class TableOptions:
 @dataclass(frozen=True, slots=True)
 class TableSelection:
     """``shards``: the range to read of each shard, with both datamarkers. ``manifests``: the manifests that were used.
-    ``whole``: shards that are read from their first change on. ``schemas``: all schemas; the newest ones of each table
-    are last. ``newest``: the newest ones, by table and log.
+    ``whole``: shards that are read from their first change on. ``schemas``: all schemas; the newest of each table are
+    last. ``newest``: the newest schemas, by table and log.
     """
 
     shards: tuple[ShardFiles, ...]

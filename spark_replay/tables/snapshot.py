@@ -7,7 +7,7 @@ A snapshot is a folder::
     updates/*.parquet         for a replay and the next snapshot: the same rows as updates, in the archive's columns and
                               ``shard``
 
-It is made from the archive from its first row on, or from the previous snapshot and the archive after it. Both give the
+A snapshot is computed from the whole archive, or from the previous snapshot and the archive after it. Both give the
 same rows.
 """
 

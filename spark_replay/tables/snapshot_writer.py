@@ -118,7 +118,7 @@ class SnapshotPlan:
 
 def write_updates(spark: SparkSession, folder: Folder, source: DataFrame, plan: SnapshotPlan) -> HeldRows:
     """Fold ``source`` (archive rows of the tables to write) to the rows at its end, and write these as updates."""
-    with reading():  # it may collect changes that end many rows
+    with reading():  # the fold may run a job now, to collect changes that end many rows
         current = version_rows(source, plan.selection.whole, current=True, inspect=plan.selection.needs_inspection)
     ordered = current.select(*PLAIN.names).sortWithinPartitions("table", "shard", "place")
     return HeldRows.of(folder.write(ordered, UPDATES, PLAIN))

@@ -263,7 +263,7 @@ class WormholeSource(DataSource):
 
     @cached_property
     def _shape(self) -> _Shape:
-        # Asked first for the schema, and then handed on with this object: the ranges stay.
+        # Spark asks for the schema first, and then sends this object on. So all readers have the same ranges.
         return _Shape.of(self._options)
 
     def schema(self) -> StructType:
@@ -295,11 +295,11 @@ class WormholeSource(DataSource):
 
 
 def _may_filter() -> bool:
-    """Whether Spark hands on conditions here, and does not mix them up.
+    """Whether Spark passes a query's conditions to a reader, and does not mix up those of two queries.
 
-    If Spark hands on none, it refuses a reader that takes them. Up to 4.3 it mixes them up: if two queries are made of
-    one DataFrame, the second gets the rows that the conditions of the first chose. The change that ended this also
-    brought `pushLimit`.
+    A Spark that passes no conditions refuses a reader that accepts them. Up to 4.3 Spark mixes them up: the second
+    query on one DataFrame gets the rows that the conditions of the first selected. The release that corrected this also
+    added `pushLimit`, by which it is recognized.
     """
     return _ASKING in sys.modules and hasattr(DataSourceReader, "pushLimit")
 
@@ -347,7 +347,7 @@ class ArchiveReader(DataSourceReader):
 
 
 class FilteringReader(ArchiveReader):
-    """The reader for a Spark that hands on conditions."""
+    """The reader for a Spark that passes conditions to readers."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  # Spark's name
         """Take the conditions that files and their rows can decide exactly; give the others back."""
@@ -397,8 +397,8 @@ class ArchiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises :class:`~wormhole.model.errors.ArchiveError` for a range that the archive no longer holds.
         """
-        # The manifests of which the offset was made. An offset of a checkpoint takes the newest ones, so that files
-        # which were merged meanwhile are found.
+        # The manifests from which the offset was computed. For the offset of a checkpoint the newest manifests are
+        # read, so that files that were merged since are found.
         manifests = self._planned[1] if self._planned and self._planned[0] == end else self._manifests()
         every = pieces(manifests, start, end, skip_gaps=self._options.gaps == "skip")
         wanted = self._shape.wanted()
@@ -460,8 +460,8 @@ def pieces(
             continue
         if not skip_gaps:
             _refuse_gaps(manifest, after, until)
-        # Rows that a backfill read at a place are read with what follows that place. Until something follows, more of
-        # them may be archived there, and a batch that is planned again has to have the same rows.
+        # Rows that a backfill read at a place are read with the rows after that place. Until such rows exist, more
+        # backfilled rows may be archived there, and a batch that is planned again has to have the same rows.
         low, high = before_reads(after), before_reads(until)
         found += [FilePiece(shard, entry, low, high) for entry in manifest.files if _between(entry, after, until)]
     return found

@@ -23,7 +23,7 @@ __all__ = ["Start", "about_start", "read_about", "snapshot_rows", "start_rows"]
 @dataclass(frozen=True)
 class Start:
     """A snapshot to begin a replay with. ``of``: returns the rows of a shard, or of all shards for an empty name: the
-    archive's columns and ``shard``, in no order. Each row is an update that creates it. ``places``: by shard, the
+    archive's columns and ``shard``, in no order. Each row is an update that creates the row. ``places``: by shard, the
     datamarker after which the archive continues. ``schemas``: by unsigned id."""
 
     of: Callable[[str], DataFrame]

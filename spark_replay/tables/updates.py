@@ -1,4 +1,4 @@
-"""Writes the files of a snapshot, and reads its updates with a comparison of every byte.
+"""Writes the files of a snapshot, and reads its updates while it verifies the checksums of all bytes.
 
 While a file is written, its checksums are computed and the rows of each table are counted. ``snapshot.json`` has both.
 """
@@ -82,7 +82,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """``tables``: the rows of each table, if it is a file of updates."""
+    """A file that was written. ``tables``: the rows of each table, if the file has updates."""
 
     file: UpdatesFile
     rows: int
