@@ -207,7 +207,7 @@ class FlowBackfill:
         self._needs: dict[str, _Need] = {}
         self._done: dict[
             bytes, tuple[FinishedTable, bytes]
-        ] = {}  # key: hash of the table's name; value: has the fingerprint of its key
+        ] = {}  # key: hash of the table's name; value: with the fingerprint of its key
         self.offered = False
         self._bytes: bytes | None = None
         self._chunks = 0

@@ -118,7 +118,7 @@ def _goes_with_its_process(client: Client, path: str) -> bool:
 
 
 def _is_open(client: Client, path: str, named: set[str]) -> bool:
-    """Whether only identities other than ``named`` have a right at the node."""
+    """Whether none of the identities ``named`` has a right at the node. False for an unreadable node."""
     with suppress(NoAuthError, NoNodeError):  # the node's maker closed it, or the node was deleted
         return not named & {one.id.id for one in client.get_acls(path)[0]}
     return False

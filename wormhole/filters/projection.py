@@ -47,7 +47,7 @@ _NOTHING: Final = frozenset((b"", b"\x40\x01", b"\x48\x01"))  # changed to an un
 class MaskKey:
     """The secret with which values are hashed. ``repr`` does not reveal it.
 
-    Raises ``ValueError`` for a secret that could be guessed.
+    Raises ``ValueError`` for a secret that is too short.
     """
 
     __slots__ = ("_mac",)
@@ -63,8 +63,8 @@ class MaskKey:
         return self._digest(_CHECKED)[:16]
 
     def hashed(self, value: bytes) -> bytes:
-        """The serialized ``Value`` that is sent instead of a serialized ``Value``: text, the HMAC-SHA-256 in
-        hexadecimal of the value's text or bytes. NULL and values that are not in the log stay unchanged.
+        """The hash of a serialized ``Value``, as a serialized text ``Value``: the HMAC-SHA-256 of its text or bytes, in
+        hexadecimal. NULL and values that are not in the log stay unchanged.
 
         Raises :class:`~wormhole.model.errors.DecodeError` for bytes that are no value.
         """
