@@ -146,7 +146,7 @@ class _Baseline:
 
     def _planned(self, asked: tuple[str, ...], scan: int) -> BaselinePlan:
         self._pace.say("looking at the tables")
-        # Taken before anything is read, so that the archive has every later change.
+        # The archive's end is taken before any row is read, so that the archive has every later change.
         self._begins = {log: self._archive.end(log) for log in self._logs}
         listed = {log: self._source.listed(log, asked) for log in self._logs}
         every = [table for tables in listed.values() for table in tables]
@@ -262,7 +262,7 @@ class _Baseline:
 
         def watch() -> None:
             while True:
-                with suppress(WormholeError):  # it is only a report
+                with suppress(WormholeError):  # a failed report does not end the baseline
                     done = len(self._folder.storage.files(f"{FOLDER}/done"))
                     self._pace.say(f"read {done:,} of {len(self._plan.ranges):,} ranges")
                 if ended.wait(_PROGRESS_S):
@@ -277,7 +277,7 @@ class _Baseline:
             watcher.join()
 
     def _pending(self) -> list[KeyRange]:
-        """The ranges that are still to read. Loads those that were read into ``_done``."""
+        """The ranges that are still to read. Loads the ranges that were read into ``_done``."""
         storage = self._folder.storage
         for one in self._plan.ranges:
             path = done_path(one.number)

@@ -37,7 +37,7 @@ from wormhole.wire.runs import RunsBuilder
 __all__ = ["Portion", "Scan", "ScanOutcome", "TableLog", "key_changed", "not_before_of"]
 
 _LIMITS: Final = ChunkLimits()
-_END_S: Final = 1.0  # how long a read end of the archive is used
+_END_S: Final = 1.0  # seconds for which the archive's end is cached
 _PAUSE_S: Final = 0.5
 _ROW_GROUP: Final = 8 << 20
 _CHUNK_BITS: Final = 24  # bits of a transaction's number for the number of a chunk in its range
@@ -150,7 +150,7 @@ class _Reader:
             file.abort()
             raise
         if not storage.create_if_absent(path, done.to_json()):
-            file.abort()  # another attempt, which Spark had given up, was first
+            file.abort()  # an attempt that Spark had given up stored the range first
 
     def _chunks(self, range_: KeyRange) -> Iterable[tuple[Chunk, Datamarker]]:
         after = range_.after
@@ -247,7 +247,7 @@ class _RowsFile:
         for shard, run in builder.take().items():
             body = build_body(run, order.incarnation)
             if body is not None:
-                # Counted over all shards, so that no two rows of the file have one place.
+                # Rows are counted over all shards, so that all rows of the file have different places.
                 rows = self._rows.setdefault(shard, Rows())
                 rows.reads = ReadsAt(order, self._counts.get(order, 0))
                 rows.add_body(parse_body(body.data), {chunk.schema.id: chunk.schema}.__getitem__)
@@ -279,7 +279,7 @@ class _RowsFile:
             self._sink.close()
             self._storage.delete(self._path)
         except (OSError, WormholeError):
-            pass  # nothing names the file
+            pass  # the file may stay, because no range names it
 
     def _spill(self) -> None:
         for shard, rows in self._rows.items():

@@ -191,9 +191,9 @@ def archive_end(manifests: Iterable[Manifest]) -> Datamarker | None:
 
 
 def tasks_of(ranges: Sequence[KeyRange]) -> list[tuple[KeyRange, ...]]:
-    """The ranges of each task, which reads them over one connection: a large one alone, small ones together.
+    """The ranges of each task, which reads them over one connection. Small ranges share a task.
 
-    The largest are first."""
+    The largest ranges are first."""
     found: list[list[KeyRange]] = []
     open_: dict[str, tuple[list[KeyRange], int]] = {}
     for one in sorted(ranges, key=lambda one: -one.rows):

@@ -61,7 +61,7 @@ def show(
     )
 
     store = _store(coordinator, dataset, archives)
-    # One is in memory at a time: each may name tens of thousands of files.
+    # Only one manifest is in memory at a time, because each may name tens of thousands of files.
     manifests = (manifest for shard in store.chosen(shard or []) if (manifest := store.read(shard)) is not None)
     noted, needed = needed_from(store)
     if as_json:
@@ -191,7 +191,7 @@ def run(
     if http:
         with needs("monitor"):
             import aiohttp  # noqa: F401
-    # pyarrow reads it when it is imported. An allocator of its own would keep memory that the process could use.
+    # pyarrow reads this variable at import. Its own allocator would keep memory that the process could use.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from spark_replay.archive import run as archiver
 
@@ -233,7 +233,7 @@ def compact(
         shown.show_planned(store, groups, as_json)
         return
     done = []
-    if groups:  # else there is no reason to wait for Spark
+    if groups:  # without groups Spark is not needed
         say_waiting("starting Spark")
         spark = session.spark_session("wormhole archive compact", master or None)
         done = small_files.compact(spark, store, groups)

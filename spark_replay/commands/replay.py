@@ -161,6 +161,6 @@ def _rate(text: str) -> float:
 
 def _lease(text: str) -> float:
     seconds = duration("--lease", text)
-    if not 1 <= seconds <= 3600:  # what a publisher grants
+    if not 1 <= seconds <= 3600:  # the range of leases that a publisher grants
         raise UsageError(f"--lease {text}: from 1s to 1h are possible", hint="for example --lease 30s")
     return seconds

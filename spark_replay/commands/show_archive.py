@@ -34,7 +34,7 @@ _UNCHANGED: Final = "nothing was changed (--dry-run)"
 
 
 def about(store: ArchiveStore) -> dict[str, Any]:
-    """The first fields of every object: which archive it is."""
+    """The first fields of every object, which identify the archive."""
     return {"dataset": store.dataset, "copy": store.copy, "to": store.to}
 
 

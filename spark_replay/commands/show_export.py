@@ -20,7 +20,7 @@ def _done(one: Result) -> str:
 
 
 def show_exported(found: Sequence[Result], dataset: str, dry: bool, as_json: bool) -> None:
-    """Show the result for each table; of a ``dry`` run, the planned one."""
+    """Show the result for each table. For a ``dry`` run this is the planned result."""
     if not as_json:
         rows = [(one.name, _done(one), one.version, f"{one.rows:,}", f"{one.changes:,}") for one in found]
         print_table(("TABLE", "WOULD BE" if dry else "DONE", "VERSION", "ROWS", "CHANGES"), rows, "no table")

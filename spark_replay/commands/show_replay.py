@@ -142,7 +142,7 @@ def show_plan(
 
 
 def _seconds(plans: Sequence[FlowPlan], estimates: Mapping[str, Estimate], slots: int, rate: float) -> float:
-    """About how long it takes: the longest of the slowest flow, all flows over the tasks, and all bytes at the rate."""
+    """The estimated duration: the maximum of the slowest flow, all flows by the tasks, and all bytes at the rate."""
     each = []
     for one in plans:
         counted = estimates[one.shard]

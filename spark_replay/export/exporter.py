@@ -203,7 +203,7 @@ class Exporter:
         run.committed()
         try:
             opened.tidy(self.now_us())
-        except WormholeError as error:  # the rows are committed
+        except WormholeError as error:  # not a failure of the run, because the rows are committed
             _log.warning("%s", error)
         return _result(table, opened, seen, plan, did, version, changed)
 

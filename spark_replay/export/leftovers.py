@@ -1,6 +1,6 @@
 """Removes the files of killed runs, which no commit names.
 
-Before a run writes it notes itself beside the table, in ``_wormhole/RUN.json`` with the table's version at that time.
+Before a run writes data, it writes a note beside the table: ``_wormhole/RUN.json``, with the table's present version.
 The run's data files are in the folder ``wormhole-RUN``. The commit of a run succeeds only on the noted version. So once
 the table has another version, a run that has not committed never will, and its files may be deleted.
 """

@@ -42,7 +42,7 @@ _FOLDABLE: Final = frozenset(op.value for op in FOLDABLE)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The mode of one shard. ``reason``: a sentence for people. ``by_values``: a filter of the flow tests values
+    """The mode of one shard. ``reason``: text for operators. ``by_values``: a filter of the flow tests values
     (:func:`~spark_replay.replay.latest.folded`)."""
 
     shard: str

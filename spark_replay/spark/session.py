@@ -96,7 +96,7 @@ def check_spark() -> None:
             code="spark-unavailable",
         )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return  # spark-submit started us: its Java runs
+        return  # spark-submit started this process, so Java runs
     java = _java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
@@ -159,7 +159,7 @@ def local_slots(master: str) -> int | None:
 def spark_session(
     name: str, master: str | None = None, settings: Mapping[str, str] | None = None, *, pushing: bool = False
 ) -> SparkSession:
-    """The session of this process, made if there is none yet.
+    """The session of this process, which the first call makes.
 
     ``master``: ``None`` is the master of ``spark-submit`` or ``spark-defaults.conf``, else ``local[*]``. ``settings``:
     of Spark; they take precedence over ours. Settings of ``spark-submit --conf`` and ``spark-defaults.conf`` are kept,
@@ -191,7 +191,7 @@ def spark_session(
     scratch = Scratch()
     with tempfile.TemporaryFile() as said:
         try:
-            # Connected first, because only the JVM knows the settings of spark-submit and spark-defaults.conf.
+            # The JVM is connected first, because only it knows the settings of spark-submit and spark-defaults.conf.
             given = _connected(master, settings or {}, said, scratch)
             chosen = local_master(master or given.get("spark.master", None) or "local[*]")
             if not master:
@@ -270,7 +270,7 @@ def reach_master(master: str, timeout_s: float = _REACH_S) -> None:
 
 
 def _hosts_of(master: str) -> list[str]:
-    """The hosts of which one has to answer; empty if they are not known, or none has to answer."""
+    """The hosts, one of which has to answer. Empty: the hosts are not known, or no answer is required."""
     kind, _, rest = master.partition("://")
     if kind == "spark":
         return rest.split(",")
@@ -289,7 +289,7 @@ def _connected(master: str | None, settings: Mapping[str, str], said: IO[bytes],
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # Else Spark would start a JVM with our output. No setting changes this.
+    # A JVM that Spark starts would write into our output. No setting changes this.
     if SparkContext._gateway is None:
         conf = SparkConf().setAll([*settings.items(), *([("spark.master", local_master(master))] if master else [])])
         launch: Any = launch_gateway

@@ -1,7 +1,7 @@
 """Checks the user's Spark settings that our jobs depend on.
 
 A setting that would make a result wrong, or push twice, is refused. A setting that costs time or attempts is reported.
-Unset ones are filled in. :data:`RULES` is the whole list, and docs/cluster.md has the same names.
+Unset memory settings of containers are filled in. :data:`RULES` is the whole list, which docs/cluster.md repeats.
 """
 
 from __future__ import annotations

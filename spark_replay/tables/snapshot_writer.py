@@ -41,7 +41,7 @@ __all__ = ["HeldRows", "SnapshotPlan", "write_tables", "write_updates"]
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """The rows as updates. ``files``: all files. ``tables``: the rows by table. ``parts``: by table, the files with its
+    """Rows as updates. ``files``: all files. ``tables``: the rows by table. ``parts``: by table, the files with its
     rows.
     """
 

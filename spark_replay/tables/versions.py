@@ -157,7 +157,7 @@ def versions(
         if change.left or change.op == Op.DELETE.value:
             continue
         if change.old_key is not None and (replaced := current.pop(change.key, None)) is not None:
-            # The new key was that of another row, and the log does not have its deletion.
+            # Another row had the new key before, and the log does not have the deletion of that row.
             if not _end(replaced, barriers, change.place):
                 replaced.version.ended = EndedVersion(change.place, change.time, change.op)
             yield replaced.version
