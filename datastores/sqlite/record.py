@@ -38,7 +38,7 @@ Row = tuple[Schema, bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The end of a transaction: its last change's number, its proof, and its time in milliseconds since 1970."""
+    """A transaction's end: its last change's number, proof (random, identifies a history) and time (ms since 1970)."""
 
     seq: int
     proof: int

@@ -68,7 +68,7 @@ class BackfillReports:
         return message
 
     def problem(self, flow: PublisherFlow) -> Problem:
-        """Why the flow gets no existing rows although it should, or which tables need them."""
+        """Why the flow gets no existing rows although it should, or the tables whose existing rows it lacks."""
         return self._backfills.problem(flow)
 
     def planned(

@@ -37,13 +37,13 @@ _MARKS: Final = re.compile(r"%([s%])")
 _TIMEOUT_S: Final = 20.0
 _THREADS: Final = 2
 _MAGIC: Final = slice(8, 12)
-_LEFT_OUT: Final = 1000  # tries of the faster statement that are left out after a failure
+_LEFT_OUT: Final = 1000  # after a plain INSERT failed, this many changes use the slower upsert
 _ROWS: Final = "_wormhole_rows"
 
 
 class _Session:
-    """One connection. DuckDB has no savepoints, which would show that a statement ended the transaction. They are not
-    needed, because no statement of the sink ends it.
+    """One connection. DuckDB lacks the savepoints with which other sessions notice that a statement ended the
+    transaction. They are not needed here, because no statement of the sink does that.
 
     ``ended``: called once, after the connection was closed.
     """
@@ -116,7 +116,7 @@ class _Session:
 
 
 class _Store(Store[_Session]):
-    """Opens the file while it has a connection, and then closes it, so that another process can take it over."""
+    """Holds the file open while there are connections, and closes it after the last, for another process to take."""
 
     blocking = True
     dialect = _DIALECT

@@ -1,4 +1,4 @@
-"""One epoch of a flow on its stream: checks the publisher's frames (numbers, credit, parts), counts reports. Pure.
+"""One epoch of a flow on its stream. Checks the publisher's frames, and returns reports of counts. Pure.
 
 The grammar of an epoch, publisher's frames only::
 
@@ -21,9 +21,9 @@ from wormhole.wire.v1 import push_pb2
 
 __all__ = ["SubscriberFlow", "SubscriberFlowPhase"]
 
-_LEAST_BODY: Final = 64  # bytes of a body with one update are more
+_LEAST_BODY: Final = 64  # bytes; a body with one update has more
 _LEAST_IN_FLIGHT: Final = 1024
-_OWED: Final = 4  # a quarter of the credit
+_OWED: Final = 4  # credit is owed once a quarter of it was processed and not yet reported
 
 
 class SubscriberFlowPhase(Enum):

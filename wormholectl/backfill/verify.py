@@ -101,7 +101,7 @@ def verify(
 
 
 def _follow(where: Where, application: str, flows: list[str], *, background: bool, as_json: bool) -> None:
-    """Show the progress and the result, and exit with it. Ctrl-C leaves it running."""
+    """Show the progress, then the result, and exit with the result's code. Ctrl-C leaves the work running."""
     from wormholectl.backfill.changes import watch
 
     if background:

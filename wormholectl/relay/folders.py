@@ -83,7 +83,7 @@ def _configured(where: Where) -> dict[str, ConfiguredRelay]:
     for name in logs_of(config):
         try:
             relay = configured_relay(config, *name.split("/")) or left_relay(config, *name.split("/"))
-        except ConfigError:  # another host's file lists the source
+        except ConfigError:  # the source is not in this file, but in another host's
             continue
         if relay is not None:
             found[name] = relay

@@ -50,7 +50,7 @@ _SETTLED: Final = {Phase.RUNNING, Phase.GIVEN_UP, Phase.DRAINED}
 
 
 class _Everything(Container[str]):
-    """Contains every dataset, because an embedded ZooKeeper belongs to one file, and its datasets are for this host."""
+    """Contains every dataset. An embedded ZooKeeper has only the datasets of one file, and all are for this host."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -295,7 +295,7 @@ def _is_settled(publisher: PublisherState) -> bool:
         status = publisher.status
         if status is None:
             return not publisher.http  # a publisher without an address is never polled
-        # The stored flows are known before the log. Once the log is known, all warnings are.
+        # The log is known later than the stored flows. When it is known, so are all warnings.
         state = log_condition(status).state
         return state is not State.STARTING and (state is not State.OK or status.HasField("log_end"))
     return publisher.phase in _SETTLED

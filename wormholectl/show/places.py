@@ -17,8 +17,8 @@ def place_text(message: push_pb2.Position) -> str:
 
 
 def native_place(status: Status, message: push_pb2.Position) -> str | None:
-    """A place of a publisher's log in the form of the datastore's own tools. ``None`` if they have no other form, or if
-    the place is in an earlier incarnation of the log, whose files may have had the same names.
+    """A place of a publisher's log in the form of the datastore's own tools. ``None``: the datastore has no form of
+    its own, or the place is in an earlier incarnation of the log, where a file may have had the name of a present one.
     """
     if not status.HasField("log_end") or message.incarnation != status.log_end.incarnation:
         return None

@@ -70,17 +70,17 @@ class Encoder:
 
     The caller sets: ``checksums``: events end with a CRC-32, which is verified; ``suppress``: transactions are passed
     and not encoded; ``collect``: table maps and rows are returned undecoded; ``single``: stop after each transaction;
-    ``anonymous``: ordinal of the source of transactions without GTID, whose number is their beginning's place;
-    ``file_offset``: the place after the last event.
+    ``anonymous``: ordinal of the source of transactions without GTID, which are numbered by the place of their
+    beginning; ``file_offset``: the place after the last event.
 
     ``rows``: the encoded rows, and the rows of the event that `stops.ROWS` was returned for. ``sources``: the prefixes
     of transaction ids by ordinal. ``transactions``: the ended ones, also those without updates.
 
     ``last_…``: of the transaction that ended last. ``last_checksum``: CRC-32 of headers and checksums of its events.
     ``held``: the most bytes of an event in memory, by default a quarter of ``max_update_bytes`` and between 1 and 16
-    MiB. Raises :class:`DecodeError` for an event that cannot be decoded. Of that event only the rows before the fault
-    are encoded, if it came in parts, and otherwise nothing. ``at`` is then the place after the event. ``table_id``,
-    ``table_schema`` and ``table_shard`` identify the table of its rows (-1: it has no table).
+    MiB. Raises :class:`DecodeError` for an event that cannot be decoded. If it came in parts, its rows before the fault
+    are encoded, otherwise none of its rows. ``at`` is then the place after the event. ``table_id``, ``table_schema``
+    and ``table_shard`` identify the table of its rows (-1: it has no table).
     """
 
     def __init__(self, max_update_bytes: int, hash_shards: int = 0, room: int = 1 << 16, held: int = 0) -> None:
@@ -341,10 +341,10 @@ class Encoder:
         return status
 
     def _move(self, place: int, size: int, is_format: bool) -> None:
-        """Move to ``place``, the end of the last event, which has only the lower 32 bits of the file's offset."""
+        """Move to the end of the last event. ``place``: only the lower 32 bits of that offset in the file."""
         offset = self.file_offset
         if is_format:
-            # Sent first for every requested place, which may be far after this event.
+            # The server sends this event first, also if the requested place is far after it.
             self.file_offset = max(offset, place)
         else:
             place += offset >> 32 << 32
@@ -474,7 +474,7 @@ class Encoder:
 
         ``source``: an ordinal. ``committed_at_us``: 0 while it is unknown."""
         if len(self._tables) >= _KEPT_TABLES:
-            self.forget()  # only between transactions, because a statement's rows follow the maps of all its tables
+            self.forget()  # only between transactions: within one, rows may still need a map that was sent before
         self.in_transaction = True
         self.begun = False
         self.source = source
@@ -528,7 +528,7 @@ class Encoder:
             return False
         taken = self.back_to(0)
         if self._tx_taken:
-            # The next piece would have begun within it.
+            # The next piece no longer begins within the transaction.
             self._tx_taken = 0
             self._next_first_index = 0
         if close:

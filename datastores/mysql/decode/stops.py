@@ -9,8 +9,8 @@ __all__ = ["END", "ERROR", "EVENT", "LARGE", "MORE", "OK", "ROWS", "TABLE", "TRA
 OK: Final = 0
 """All data is consumed, or enough is encoded."""
 MORE: Final = 1
-"""The data ends within a packet. ``need``: the bytes from the present offset with which the encoder could continue (0:
-unknown)."""
+"""The data ends within a packet. ``need``: how many bytes, counted from the present offset, the encoder must have to
+continue (0: unknown)."""
 EVENT: Final = 2
 """The caller must process the event in ``raw``."""
 TABLE: Final = 3

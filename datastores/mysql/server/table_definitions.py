@@ -80,9 +80,9 @@ def ask(connection: Connection[Any], database: str, table: str) -> Definition | 
 def row_end_candidates(table: TableMap) -> tuple[int, ...]:
     """The columns that may be ROW END if the table is system-versioned; empty: none can be.
 
-    ROW START and ROW END are two columns TIMESTAMP(6) NOT NULL. ROW END is in the primary key if there is one. Usually
-    it is the key's last column. But it precedes the columns of a period ``WITHOUT OVERLAPS``, and a key that names it
-    has it in the declared position. Tables that are versioned by transaction id are logged as statements.
+    ROW START and ROW END are two columns TIMESTAMP(6) NOT NULL. If there is a primary key, it contains ROW END, usually
+    as its last column. But the columns of a period ``WITHOUT OVERLAPS`` come after it, and a key declared with ROW END
+    has it where it was declared. Tables that are versioned by transaction id are logged as statements.
     """
     moments = [
         i
@@ -107,7 +107,7 @@ def row_end_of(
             position = names.index(definition.row_end)
             return (position, ()) if position in candidates else (-1, ())
     elif definition is not None and names == list(definition.columns):
-        return -1, ()  # never versioned, because it has the same columns, and dropping the versioning drops columns
+        return -1, ()  # never versioned: dropping the versioning would have dropped columns, and none is missing
     if tuple(names[-2:]) == _IMPLICIT and len(names) - 1 in candidates:
         return len(names) - 1, ()
     return -1, candidates

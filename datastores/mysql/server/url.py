@@ -30,7 +30,7 @@ class ServerUrl:
     """The parts of a URL. A missing part is empty (``port``: 0; ``tls``, ``password``: ``None``).
 
     ``server_public_key``: PEM file of the RSA key that encrypts the password without TLS. ``exposed``: whether the URL
-    has `EXPOSED`.
+    has ``unverified_server``, by which the password is sent to any peer.
     """
 
     kind: str

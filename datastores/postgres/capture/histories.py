@@ -1,8 +1,8 @@
-"""Keeps the incarnations of a log for later starts. An incarnation is one history of one installation.
+"""Keeps the incarnations of a log for later starts. An incarnation is one history of one installation of the capture.
 
-Another incarnation begins in two cases: the database has another installation, or it lost transactions that were read.
-A restored copy has the same installation. It is recognised by the checksum of the transaction before the furthest place
-that was read.
+Another incarnation begins in two cases: the database has another installation of the capture, or it lost transactions
+that were read. A restored copy has the same installation. It is recognised by the checksum of the transaction before
+the furthest place that was read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The properties of a table that the decoder of its rows needs. Hot: compiled where possible, for its types."""
+"""The properties of a table that the decoder of its rows needs. Hot: compiled where possible, to give them C types."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ _CHEAP: Final = 64 << 10  # the most bytes of unwanted rows that are read to kee
 def copied(definition: Definition, conditions: Sequence[str], most: int, limit: int) -> str:
     """The COPY of the rows that meet all conditions, in the order of the key. ``limit``: the most rows; 0: all.
 
-    Values of long columns are left out if together they exceed ``most`` bytes. With long columns a last column shows
-    whether values were left out. The sizes are added once per row, for any number of columns.
+    The values of a row's long columns are left out if together they exceed ``most`` bytes. If the table has long
+    columns, an additional last column shows whether they were. A row's sizes are summed once, not once per column.
     """
     asked, source = list(definition.asked), ""
     if definition.long:
@@ -45,14 +45,14 @@ def copied(definition: Definition, conditions: Sequence[str], most: int, limit: 
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """The SQL sum of the terms, nested for the server's stack. A plain sum would have a level for each term."""
+    """The SQL sum of the terms, in groups. A plain sum of many terms is nested too deep for the server's stack."""
     while len(terms) > 1:
         terms = [f"({' + '.join(terms[at : at + _TERMS])})" for at in range(0, len(terms), _TERMS)]
     return terms[0]
 
 
 def _unlike(name: str, columns: Iterable[Column]) -> str:
-    """A name that no column of the table has, because a publication's filter names columns without a table."""
+    """A name that no column of the table has. A publication's filter does not qualify columns, so names must differ."""
     taken = {column.name for column in columns}
     while name in taken:
         name += "_"

@@ -15,7 +15,7 @@ PLACE: Final = re.compile(rf"(?a)(?:(\d{{1,10}}):)?({_LSN.pattern})")
 
 
 def parse_lsn(text: str) -> int:
-    """Parse an LSN such as ``0/16B3748`` into bytes. Raises :class:`~wormhole.model.errors.PositionError`."""
+    """The number of bytes of an LSN such as ``0/16B3748``. Raises :class:`~wormhole.model.errors.PositionError`."""
     found = _LSN.fullmatch(text)
     if found is None:
         raise PositionError(f"{text!r} is no LSN", hint="write it as the server does, for example 0/16B3748")

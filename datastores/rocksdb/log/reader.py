@@ -34,7 +34,7 @@ MAX_UPDATE_BYTES: Final = 64 << 20
 """A larger update is delivered without its values."""
 
 _POLL_S: Final = 0.1  # the longest uninterrupted wait, so that close() soon ends a waiting read
-_LIVE_S: Final = 1.0  # within this time after the log's end was reached, the commit time of new log is now
+_LIVE_S: Final = 1.0  # for this long after the log's end was reached, the commit time of new log is the present
 _KEY: Final = (Column("key", "bytes"),)
 _KEY_AND_TIMESTAMP: Final = (*_KEY, Column("timestamp", "bytes"))
 _VALUE: Final = (Column("value", "bytes"),)
@@ -236,7 +236,7 @@ class RocksReader:
         timestamp = wal.timestamps.get(number)
         if timestamp is None:
             timestamp = self._catalogue.timestamp_size(number)
-        if timestamp is None:  # the log has the size before the family's first change, perhaps before the place
+        if timestamp is None:  # the size is logged before the family's first change, perhaps before the cursor
             wal.read_timestamps(self._cursor.at)
             timestamp = wal.timestamps.get(number, 0)
         shard = 0
