@@ -15,7 +15,9 @@ from datastores.hdfs.java import name_node
 from datastores.hdfs.java.jvm import Jvm
 from datastores.hdfs.url import Address
 from publisher.sources import open_source
+from tests.support.eventually import until
 from tests.support.hadoop import NameNodeServer
+from wormhole.model.errors import SourceUnavailable
 from wormhole.model.position import Datamarker
 from wormhole.model.sharding import Sharding
 from wormhole.ports.testing.contract import Change, Harness
@@ -108,6 +110,14 @@ class HdfsHarness(Harness):
         self.server.replace(self.folder / "saved")
         self.server.start()
         self.commit([("put", "a", b"another history", b"1")])
+        until(self._answers, "the source has a connection to the NameNode that was started")
+
+    def _answers(self) -> bool:
+        try:
+            self.source.latest()
+        except SourceUnavailable:  # the connection of before is closed
+            return False
+        return True
 
     def close(self) -> None:
         self.source.stop()

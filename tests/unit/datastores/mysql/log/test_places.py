@@ -291,7 +291,7 @@ def test_a_walk_that_fails_is_closed(make: Make, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_s", "file", "wanted"), [(700.0, 7, "1/8/4"), (799.9, 7, "1/8/4"), (800.0, 8, "1/9/4"), (5000.0, 9, "1/9/157")]
+    ("at_s", "file", "wanted"), [(701.0, 7, "1/8/4"), (800.9, 7, "1/8/4"), (801.0, 8, "1/9/4"), (5000.0, 9, "1/9/157")]
 )
 def test_a_time_is_looked_for_in_the_last_file_begun_by_then(make: Make, at_s: float, file: int, wanted: str) -> None:
     world = make()
