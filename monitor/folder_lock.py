@@ -1,15 +1,13 @@
-"""A lock that permits one process at a time in a folder. It ends with its process. Its file has the process id."""
+"""Permits one process at a time in a folder."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from wormhole.host.process_lock import LockHeldError, take_lock
 from wormhole.model.errors import ConfigError
 
 __all__ = ["FolderLock"]
@@ -32,27 +30,19 @@ class FolderLock:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._handle = take_lock(self.path)
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot be created: {error.strerror}",
                 hint="name a folder that this user may write to: state_dir under [monitor] or [publisher]",
                 code="file-unwritable",
             ) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(handle, 100, 0).decode(errors="replace").strip() or "unknown"
-            os.close(handle)
+        except LockHeldError as held:
             raise ConfigError(
-                f"{self._what} runs already in {self.path.parent}: process {holder}",
+                f"{self._what} runs already in {self.path.parent}: process {held.process}",
                 hint=self._hint,
                 code="already-running",
             ) from None
-        self._handle = handle
-        with contextlib.suppress(OSError):  # the lock works on a full disk too
-            os.truncate(handle, 0)
-            os.pwrite(handle, json.dumps(os.getpid()).encode(), 0)
         return self
 
     def __exit__(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from pathlib import Path
 
+from wormhole.host.process_lock import LockHeldError, take_lock
 from wormhole.model.errors import SourceUnavailable, UsageError
 
 __all__ = ["Claim"]
@@ -32,28 +31,20 @@ class Claim:
         real = self._database.resolve()
         path = real.with_name(f"{real.name}-wormhole")
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._handle = take_lock(path)
         except OSError as error:
             raise UsageError(
                 f"{path} cannot be opened: {error.strerror}",
                 hint="let the publisher's user write the database's folder",
                 code="file-unwritable",
             ) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(handle)
+        except LockHeldError as held:
             raise SourceUnavailable(
-                f"{self._database} is read by another publisher, process {owner}, which deletes its recorded changes",
+                f"{self._database} is read by another publisher, process {held.process}, which deletes its recorded "
+                "changes",
                 hint="serve all applications of the database from one publisher, or end that process; a retry follows",
                 code="already-running",
             ) from None
-        # For the message above only; the lock itself shows whether its holder is alive.
-        with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        self._handle = handle
 
     def release(self) -> None:
         """Idempotent."""

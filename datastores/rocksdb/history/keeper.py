@@ -11,7 +11,6 @@ Its state on disk, in its folder::
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -41,6 +40,7 @@ from datastores.rocksdb.history.time_index import TimeIndex
 from datastores.rocksdb.history.wal_files import WalHistory
 from datastores.rocksdb.history.watch import DirectoryWatch
 from datastores.rocksdb.log.scan import end_of, first_of, last_of
+from wormhole.host.process_lock import LockHeldError, take_lock
 from wormhole.host.state_file import read_state, write_state
 from wormhole.model.errors import SourceUnavailable, UsageError, WormholeError
 from wormhole.model.position import LogPosition
@@ -547,12 +547,9 @@ class WalKeeper:
     # --- resources ---------------------------------------------------------------------------------------------
 
     def _take_lock(self) -> None:
-        self._lock_fd = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+            self._lock_fd = take_lock(self._folder / "lock")
+        except LockHeldError:
             raise UsageError(
                 f"{self._folder} is in use by another publisher of {self._path}",
                 hint="stop the other one, or give this one a state directory of its own",

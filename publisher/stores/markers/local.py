@@ -8,7 +8,6 @@ kernel releases the lock when the process dies.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import sqlite3
@@ -32,6 +31,7 @@ from publisher.stores.markers.rules import (
     written_anew,
 )
 from wormhole.host.folder_identity import identity_of
+from wormhole.host.process_lock import LockHeldError, take_lock
 from wormhole.model.errors import MarkerStoreError, PositionError, ProtocolError
 from wormhole.model.position import Datamarker, flow_name
 from wormhole.ports.marker_store import UNASKED, FlowControl, FlowKey, MarkerWrite, StoredFlow
@@ -196,27 +196,19 @@ class LocalMarkerStore:
         path = self._folder / "markers.lock"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = take_lock(path)
         except OSError as error:
             raise MarkerStoreError(
                 f"the marker store {self._folder} cannot be opened: {error.strerror}",
                 hint="publisher.state_dir must be a folder that this process may write to",
                 code="file-unwritable",
             ) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(handle)
+        except LockHeldError as held:
             raise MarkerStoreError(
-                f"the marker store {self._folder} is in use by process {owner}",
+                f"the marker store {self._folder} is in use by process {held.process}",
                 hint="one publisher serves a log: end that process first, or give this one another publisher.state_dir",
                 code="already-running",
-            ) from error
-        # The process id is only for the message above. The lock itself shows whether its holder is alive.
-        with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            ) from held
         self._lock_file = handle
         self._owner = identity_of(os.fstat(handle))
 
