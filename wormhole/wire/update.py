@@ -394,6 +394,8 @@ def by_column(updates: list[Update]) -> tuple[set[Op], list[list[Value]], list[l
 
     Raises as the properties of an update.
     """
+    if not updates:
+        return None
     update = updates[0]
     schema = update._batch.table_of(update._ordinal)
     keys: list[list[Value]] = [[] for _ in schema.key]

@@ -152,6 +152,10 @@ def test_rows_of_other_forms_are_none_by_column(read: Read, hot_update: ModuleTy
     assert hot_update.by_column(read(update("t", key=1, after={"a": 1}), other)) is None
 
 
+def test_no_rows_are_none_by_column(hot_update: ModuleType) -> None:
+    assert hot_update.by_column([]) is None
+
+
 def test_a_row_with_more_values_than_columns_is_refused(read: Read) -> None:
     good = update("t", key=1, after={"name": "ada"})
     (bad,) = read(Change(Schema("t", good.schema.key, ()), good.row))
